@@ -6,8 +6,9 @@ numbers, usage and message conversions that formats share).
 
 How a byte becomes a request: `_io` opens inputs (files, folders, globs, `-`), undoes gzip and zstd, strips a BOM, and
 yields records: a JSON value a line, the elements of a whole-file JSON document, a CSV row, or a run of text lines.
-A record that is a container (`unpack`) is replaced by what it holds. Each record is offered to the format that read the
-record before it, and only when that one declines to all others, the most specific first; so two formats in one file work.
+A record that is a container (`unpack`) is replaced by what it holds. Each record is offered to the format that read
+the record before it, and only when that one declines to all others, the most specific first; so two formats in one file
+work.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ class Format(Protocol):
 
     `NAME` is the word users type (`openai-chat`); the file is the same with underscores.
     `KIND` says which records it wants.
-    `detect(record)` scores 0 (not mine) to 100; the highest score wins, ties by name. A score of 90 and more means that a
-    marker no other format has was seen; 50 that the body has the shape; 10 a last resort. It must be cheap and never raise.
+    `detect(record)` scores 0 (not mine) to 100; the highest score wins, ties by name. A score of 90 and more means
+    that a marker no other format has was seen; 50 that the body has the shape; 10 a last resort. It must be cheap and
+    never raise.
     `reader()` gives a fresh reader for one input file.
     `unpack(value)` (optional) gives the records inside a container, or None when the value is not such a container.
     """
