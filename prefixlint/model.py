@@ -13,7 +13,12 @@ from types import MappingProxyType
 from typing import Any
 
 JsonObject = dict[str, Any]
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+def _nothing() -> Mapping[str, Any]:
+    """Give the shared empty mapping (a dataclass refuses it as a plain default)."""
+    return _EMPTY
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +154,7 @@ class Request:
     id: str | None = None
     time: float | None = None
     model: str | None = None
-    params: Mapping[str, Any] = _NOTHING
+    params: Mapping[str, Any] = field(default_factory=_nothing)
     output: Output | None = None
     namespace: tuple[str, ...] = ()
     session: str | None = None
@@ -157,7 +162,7 @@ class Request:
     replica: str | None = None
     usage: Usage | None = None
     latency: Latency | None = None
-    fields: Mapping[str, str] = _NOTHING
+    fields: Mapping[str, str] = field(default_factory=_nothing)
     body: Any = None
 
 

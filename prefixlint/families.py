@@ -1,0 +1,162 @@
+"""Which requests come from one template: grouped by what their heads have in common, not by equal text.
+
+A request's head is its system text (or, without one, the beginning of its first text). Two heads are of one family
+when the lines that they share make up half of the shorter one; digits do not count, so a clock or a counter does not
+split a template. Heads that occur again cost one dictionary look-up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from prefixlint.model import BlockHashes, Fingerprint, Messages, NoPrompt, Request, Text, TokenIds
+
+# A head is cut here: templates tell themselves apart long before, and a raw prompt may be megabytes.
+_HEAD_CHARS = 8_000
+_HEAD_IDS = 512
+# Fewer lines than this say too little line by line, so a short head is compared by its word triples alone.
+_FEW_PARTS = 6
+_TRIPLE_WORDS = 80
+_TRIPLE_WEIGHT = 6
+# Half of the shorter head: a template that doubles with its values is still one; shared boilerplate is not.
+_SAME = 0.5
+_DIGITS = str.maketrans("", "", "0123456789")
+_PARTS = re.compile(r"[^\n]{1,400}?(?:\n|(?<=[.!?]) |$)|[^\n]{1,400}")
+_NAME_CHARS = 60
+
+
+@dataclass(slots=True)
+class _Known:
+    """A family as it is known by its first member: the weight in characters of each part of its head."""
+
+    parts: dict[Any, int]
+    weight: int
+    name: str
+    named: bool = False
+
+
+@dataclass(slots=True)
+class Grouper:
+    """Assigns family numbers (0, 1, …) in order of first appearance."""
+
+    families: list[_Known] = field(default_factory=list)
+    _seen: dict[Any, int] = field(default_factory=dict)
+    _index: dict[Any, list[int]] = field(default_factory=dict)
+
+    def add(self, request: Request) -> int:
+        """Give the number of the request's family."""
+        head = _head(request)
+        known = self._seen.get((request.model, head))
+        if known is None:
+            known = self._place(request.model, head)
+            self._seen[request.model, head] = known
+        return known
+
+    def name(self, family: int) -> str:
+        """Give a family's name: the first line that its members share."""
+        return self.families[family].name
+
+    def _place(self, model: str | None, head: Any) -> int:
+        parts = _parts(head)
+        weight = sum(parts.values())
+        best = self._best(model, parts, weight)
+        if best is not None:
+            _rename(self.families[best], parts)
+            return best
+        number = len(self.families)
+        self.families.append(_Known(parts, weight, _first_name(head)))
+        for part in parts:
+            self._index.setdefault((model, part), []).append(number)
+        return number
+
+    def _best(self, model: str | None, parts: Mapping[Any, int], weight: int) -> int | None:
+        shared: dict[int, int] = {}
+        for part, size in parts.items():
+            for family in self._index.get((model, part), ()):
+                shared[family] = shared.get(family, 0) + size
+        best, best_share = None, 0.0
+        for family, size in shared.items():
+            share = size / max(1, min(weight, self.families[family].weight))
+            if share >= _SAME and share > best_share:
+                best, best_share = family, share
+        return best
+
+
+def _head(request: Request) -> Any:
+    """Give what identifies the template: text, or a tuple of ids or hashes; hashable."""
+    content = request.content
+    if isinstance(content, Messages):
+        return _messages_head(content)
+    if isinstance(content, Text):
+        return content.text[:_HEAD_CHARS]
+    if isinstance(content, TokenIds):
+        return tuple(content.ids[:_HEAD_IDS])
+    if isinstance(content, BlockHashes):
+        return ("block", content.hashes[0] if content.hashes else None)
+    if isinstance(content, Fingerprint):
+        return tuple(s.digest for s in content.segments[:64])
+    assert isinstance(content, NoPrompt)
+    return ("no prompt", content.slug)
+
+
+def _messages_head(content: Messages) -> str:
+    texts = []
+    for message in content.messages:
+        if message.get("role") not in ("system", "developer"):
+            break
+        texts.append(plain_text(message.get("content")))
+    if not any(texts) and content.messages:
+        texts.append(plain_text(content.messages[0].get("content")))
+    return "\n".join(texts)[:_HEAD_CHARS]
+
+
+def plain_text(content: Any) -> str:
+    """Give the text of a message's content: a string, or the text parts of a list joined by line ends."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "\n".join(p["text"] for p in content if isinstance(p, dict) and isinstance(p.get("text"), str))
+    return ""
+
+
+def _parts(head: Any) -> dict[Any, int]:
+    """Cut a head into parts that can be found again in another head of its template, with their weights.
+
+    The word triples of its beginning are always parts; its lines (or sentences) only where there are enough of them, so
+    that a short head can still be recognised in a longer one.
+    """
+    if not isinstance(head, str):
+        return dict.fromkeys(_windows(head, 8), 1)
+    text = head.translate(_DIGITS)
+    parts: dict[Any, int] = dict.fromkeys(_windows(text.split(None, _TRIPLE_WORDS)[:_TRIPLE_WORDS], 3), _TRIPLE_WEIGHT)
+    lines = {part.strip(): len(part) for part in _PARTS.findall(text) if part.strip()}
+    if len(lines) >= _FEW_PARTS:
+        parts.update(lines)
+    return parts
+
+
+def _windows(items: Iterable[Any], size: int) -> list[tuple[Any, ...]]:
+    """Give the overlapping windows of a sequence; the sequence itself where it is shorter than one."""
+    row = tuple(items)
+    return [row[i : i + size] for i in range(max(1, len(row) - size + 1))]
+
+
+def _first_name(head: Any) -> str:
+    if isinstance(head, str):
+        line = next((line.strip() for line in head.splitlines() if line.strip()), "")
+        return line[:_NAME_CHARS] or "(empty prompt)"
+    return f"prompts that begin with {head[-1] if head[:1] == ('block',) else head[0]}" if head else "(empty prompt)"
+
+
+def _rename(family: _Known, parts: Mapping[Any, int]) -> None:
+    """Name a family by the first words that two members share, once a second head has joined."""
+    if family.named:
+        return
+    family.named = True
+    for part in family.parts:
+        if isinstance(part, str) and part in parts and len(part) >= 12:
+            family.name = part[:_NAME_CHARS]
+            return

@@ -1,0 +1,175 @@
+"""What `analyze` found, as values: every report is a view of these. Tokens are counts, rates are shares (0 .. 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from prefixlint.model import MissCause, Skip
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something about the whole run that the reader must know; `slug` is stable and documented."""
+
+    slug: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """What was read. `start` and `end` are seconds since the epoch; `order` is the order that requests were used in."""
+
+    files: Sequence[str]
+    formats: Mapping[str, int]
+    requests: int
+    start: float | None
+    end: float | None
+    order: str
+    skipped: Sequence[Skip]
+    skipped_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerUse:
+    """How one model's prompts were rendered and counted.
+
+    `exact` is `proven` where all counts equalled `checked_against` (the log's usage or the server), `assumed` where the
+    model's own files were used but nothing was there to compare with, else `no`. `factor` is what the counts were
+    multiplied by to meet the reported ones (1.0: nothing was scaled). `compared` and `equal` count requests.
+    """
+
+    model: str | None
+    name: str
+    chat_template: str
+    exact: str
+    checked_against: str | None
+    requests: int
+    compared: int
+    equal: int
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What the log says that its server did, over the requests that report cached tokens."""
+
+    requests: int
+    prompt_tokens: int
+    cached_tokens: int
+    written_tokens: int | None
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Cached over prompt tokens; None without prompt tokens."""
+        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineResult:
+    """What one engine's cache could serve.
+
+    `hit_rate` is sum(cached) / sum(prompt); `hit_rate_blocks` hit blocks / all blocks, a partial last block counted as
+    one; `hit_rate_mean` the mean over requests of cached / prompt. Rates are None without tokens.
+    """
+
+    engine: str
+    granularity: int
+    requests: int
+    prompt_tokens: int
+    cached_tokens: int
+    hit_rate: float | None
+    hit_rate_blocks: float | None
+    hit_rate_mean: float | None
+    zero_hit_requests: int
+    misses: Mapping[MissCause, int]
+    capacity_tokens: int | None = None
+    replicas: int = 1
+    route: str | None = None
+    ttl_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """Text around a place where two prompts part: what both say before, what each says there, what both say after."""
+
+    before: str
+    earlier: str
+    later: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class VolatilePlace:
+    """A place in a family's prompts at which requests part from the one before.
+
+    `token` is the offset of the place in the later prompt; `path` and `char` are where it stands in the logged body
+    (None for prompts without one); `requests` and `lost_tokens` count what was computed again behind it.
+    """
+
+    token: int
+    path: str | None
+    char: int | None
+    excerpt: Excerpt
+    requests: int
+    lost_tokens: int
+    example: tuple[str, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyEngine:
+    """One family in one engine; `ceiling` is the rate if only the truly new tokens had to be computed."""
+
+    cached_tokens: int
+    hit_rate: float | None
+    ceiling: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Requests that share a template and differ in its values."""
+
+    id: str
+    name: str
+    model: str | None
+    requests: int
+    prompt_tokens: int
+    engines: Mapping[str, FamilyEngine]
+    spans: Sequence[VolatilePlace]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPrefix:
+    """A prefix that several requests share: its tokens, how many requests begin with it, and how its text ends."""
+
+    tokens: int
+    requests: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The numbers of the requests that agree on the values of `--by`."""
+
+    key: Mapping[str, str | None]
+    requests: int
+    prompt_tokens: int
+    reported: Reported | None
+    engines: Sequence[EngineResult]
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """The result of `analyze`."""
+
+    input: Input
+    notes: Sequence[Note]
+    tokenizers: Sequence[TokenizerUse]
+    prompt_tokens: int
+    distinct_tokens: int
+    reported: Reported | None
+    engines: Sequence[EngineResult]
+    families: Sequence[Family]
+    shared_prefixes: Sequence[SharedPrefix]
+    groups: Sequence[Group] = ()
+    by: Sequence[str] = ()

@@ -1,0 +1,126 @@
+"""Requests of one template are one family, whatever its values are."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from prefixlint.families import Grouper, plain_text
+from prefixlint.model import BlockHashes, Messages, NoPrompt, Request, Text, TokenIds
+
+RULES = "\n".join(
+    f"Rule {word}: always check the {word} before you answer the customer."
+    for word in [
+        "shelf",
+        "price",
+        "label",
+        "weight",
+        "colour",
+        "origin",
+        "batch",
+        "dock",
+        "crate",
+        "route",
+        "tariff",
+        "seal",
+    ]
+)
+
+
+def chat(system, question="hello", model="m", **message):
+    messages = [{"role": "system", "content": system}] if system is not None else []
+    messages.append({"role": "user", "content": question, **message})
+    return Request("log", 1, Messages(messages), "test", model=model)
+
+
+def families(requests):
+    grouper = Grouper()
+    return [grouper.add(r) for r in requests], grouper
+
+
+def test_a_clock_at_the_top_does_not_split_a_family():
+    numbers, _ = families(chat(f"It is 2031-03-04T09:{m:02}:11Z.\nYou sort parcels.\n{RULES}") for m in range(50))
+    assert set(numbers) == {0}
+
+
+def test_a_name_early_in_a_short_prompt_does_not_split_a_family():
+    names = ["Ada", "Grace", "Edsger", "Barbara Liskov", "Tony"]
+    numbers, grouper = families(
+        chat(f"You help {n} with travel plans. Be brief and offer two choices. Never book without a yes.")
+        for n in names
+    )
+    assert set(numbers) == {0}
+    assert grouper.name(0)
+
+
+def test_two_templates_are_two_families_though_both_begin_alike():
+    a = "You are a helpful assistant.\n" + RULES
+    b = "You are a helpful assistant.\n" + "\n".join(
+        f"Step {i} of {w}: write the {w} down."
+        for i, w in enumerate(["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"])
+    )
+    numbers, _ = families([chat(a), chat(b), chat(a), chat(b)])
+    assert numbers == [0, 1, 0, 1]
+
+
+def test_another_model_is_another_family():
+    numbers, _ = families([chat(RULES, model="a"), chat(RULES, model="b")])
+    assert numbers == [0, 1]
+
+
+def test_a_family_is_named_by_what_its_members_share():
+    _, grouper = families(chat(f"Ticket {n}\nYou answer tickets of the harbour office.\n{RULES}") for n in ("AB", "CD"))
+    assert grouper.name(0) == "You answer tickets of the harbour office."
+
+
+def test_without_a_system_message_the_first_text_counts():
+    few_shot = "Translate to Danish.\nsea -> hav\nship -> skib\nharbour -> havn\n"
+    numbers, _ = families(chat(None, few_shot + w + " ->") for w in ("net", "tide", "anchor"))
+    assert set(numbers) == {0}
+
+
+@pytest.mark.parametrize(
+    ("same", "other"),
+    [
+        (Text(RULES + "\nOne"), Text("quite another prompt about birds and nothing else at all, in one line")),
+        (TokenIds(list(range(600))), TokenIds(list(range(5000, 5600)))),
+        (BlockHashes(("a", "b"), (512, 512), 512), BlockHashes(("c",), (512,), 512)),
+        (NoPrompt("level-0"), NoPrompt("other")),
+    ],
+)
+def test_every_kind_of_content_has_families(same, other):
+    numbers, _ = families([Request("f", 1, same, "t"), Request("f", 2, other, "t"), Request("f", 3, same, "t")])
+    assert numbers == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        Text(""),
+        TokenIds([]),
+        BlockHashes((), (), 512),
+        Messages([]),
+        Messages([{"role": "user"}]),
+        Messages([{"role": "user", "content": 7}]),
+    ],
+)
+def test_empty_prompts_are_no_error(content):
+    numbers, grouper = families([Request("f", 1, content, "t")] * 2)
+    assert numbers == [0, 0]
+    assert isinstance(grouper.name(0), str)
+
+
+def test_the_numbers_do_not_depend_on_hashing():
+    rng = random.Random(7)
+    requests = [
+        chat(f"{rng.random()}\n{RULES}" if rng.random() < 0.5 else f"You are bot {rng.randint(0, 3)}")
+        for _ in range(50)
+    ]
+    assert families(requests)[0] == families(requests)[0]
+
+
+def test_text_of_content():
+    assert plain_text("a") == "a"
+    assert plain_text([{"type": "text", "text": "a"}, {"type": "image_url"}, "x", {"text": "b"}]) == "a\nb"
+    assert plain_text(None) == ""
