@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -31,7 +32,7 @@ def main() -> int:
     tokenizer = Tokenizer.from_file(sys.argv[1])
     distinct: dict[str, None] = {}
     requests = 0
-    with open(sys.argv[2], "rb") as log:
+    with Path(sys.argv[2]).open("rb") as log:
         for line in log:
             distinct.update(dict.fromkeys(texts(orjson.loads(line))))
             requests += 1

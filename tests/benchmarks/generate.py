@@ -1,3 +1,4 @@
+# ruff: noqa: SIM905 - lists of words read better as text
 """Write a request log as a company with eight applications on one model would have it; the same seed gives the same bytes.
 
     python tests/benchmarks/generate.py --requests 10000 --seed 1 -o log.jsonl
@@ -110,7 +111,9 @@ FRAMES = (
 PEOPLE = """Maria Ortega|Jonas Lindqvist|Aiko Tanaka|Samuel Okafor|Priya Raman|Léa Fournier|Tomasz Zieliński|Fatima Haddad
 |Oluwaseun Balogun|Ingrid Solberg|Marco Bellini|Nguyễn Thị Lan|Daniel Cohen|Sofía Herrera|Björn Karlsson|Chen Wei
 |Elena Popescu|Yusuf Demir|Grace Mwangi|Henrik Jensen""".replace("\n", "").split("|")
-PLACES = "Lisbon Tromsø Zürich Kraków Porto Antwerp Osaka Nairobi Montréal Cardiff Valencia Tallinn Göteborg Izmir".split()
+PLACES = (
+    "Lisbon Tromsø Zürich Kraków Porto Antwerp Osaka Nairobi Montréal Cardiff Valencia Tallinn Göteborg Izmir".split()
+)
 CODES = "alder birch cedar delta ember fjord grove haven inlet juniper kelp lagoon meadow north".split()
 WORDS = {"a": ADJECTIVES, "n": NOUNS, "v": VERBS, "p": PLACES, "c": CODES}
 
@@ -186,7 +189,9 @@ class Turn:
 Application = Callable[[], Iterator[Callable[[float], Turn]]]
 
 
-def _chat(writer: Writer, system: Callable[[float], str], *, turns: tuple[int, int], ask: int, answer: int) -> Iterator[Callable[[float], Turn]]:
+def _chat(
+    writer: Writer, system: Callable[[float], str], *, turns: tuple[int, int], ask: int, answer: int
+) -> Iterator[Callable[[float], Turn]]:
     """Run a conversation that grows: each request carries the system message, all earlier turns, and a new question."""
     history: list[Json] = []
     for _ in range(writer.rng.randint(*turns)):
@@ -216,7 +221,9 @@ def applications(writer: Writer) -> dict[str, Application]:
 
     def dispatch() -> Iterator[Callable[[float], Turn]]:
         def system(now: float) -> str:
-            return f"Current time: {_clock(now)}\n\nYou plan the lorries of Northlight Logistics.\n\n{rules['dispatch']}"
+            return (
+                f"Current time: {_clock(now)}\n\nYou plan the lorries of Northlight Logistics.\n\n{rules['dispatch']}"
+            )
 
         return _chat(writer, system, turns=(1, 4), ask=70, answer=160)
 
@@ -235,7 +242,9 @@ def applications(writer: Writer) -> dict[str, Application]:
             sent, offered = list(history), order()
             yield lambda _now, sent=sent, offered=offered: Turn([head, *sent], offered)  # type: ignore[misc]
             call_id = f"call_{rng.getrandbits(48):012x}"
-            arguments = orjson.dumps({"reference": f"{rng.choice(CODES)}-{rng.randint(100, 999)}", "step": step}).decode()
+            arguments = orjson.dumps(
+                {"reference": f"{rng.choice(CODES)}-{rng.randint(100, 999)}", "step": step}
+            ).decode()
             function = {"name": rng.choice(tools)["function"]["name"], "arguments": arguments}
             call = {"id": call_id, "type": "function", "function": function}
             history.append({"role": "assistant", "content": None, "tool_calls": [call]})
