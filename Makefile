@@ -87,7 +87,8 @@ format: $(CHECKABLE)
 
 types: $(CHECKABLE)
 	$(RUN) mypy
-	$(RUN) mypy docs/generate.py fixtures/logs/make_demo.py tests/benchmarks/*.py
+	$(RUN) mypy docs/generate.py fixtures/logs/make_demo.py
+	$(RUN) mypy tests/benchmarks/*.py
 
 imports: $(CHECKABLE)
 	$(BIN)/lint-imports
@@ -99,6 +100,7 @@ docs: $(INSTALLED)
 	$(BIN)/python docs/generate.py
 
 docs-check: $(INSTALLED)
+	$(BIN)/python fixtures/logs/make_demo.py --check
 	$(BIN)/python docs/generate.py --check
 
 wheel: $(CHECKABLE)

@@ -1,0 +1,227 @@
+"""Write the generated documentation, or with `--check` say what is out of date (exit code 1).
+
+    python docs/generate.py
+    python docs/generate.py --check
+
+What comes from where, so that nothing is said twice:
+
+    docs/formats/NAME.md    the docstring of the log format's module
+    docs/engines/NAME.md    the engine's TOML file
+    docs/cli.md             the command line's own help texts
+    README.md               the block between the markers `<!-- output: COMMAND -->` and `<!-- end -->` is what the
+                            command prints
+
+A page without a source is removed. The same sources give the same bytes, whatever the terminal and the clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import inspect
+import os
+import pkgutil
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+ROOT = Path(__file__).resolve().parents[1]
+HELP_WIDTH = 100
+GENERATED_FOLDERS = ("docs/formats", "docs/engines")
+OUTPUT_BLOCK = re.compile(r"(<!-- output: (?P<command>[^\n]+?) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
+# Commands of an output block run as a reader would run them, but offline and without colours.
+ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "NO_COLOR": "1", "COLUMNS": str(HELP_WIDTH), "LC_ALL": "C.UTF-8"}
+
+
+def format_modules() -> Iterator[tuple[str, str]]:
+    """Give each log format's name (the word users type) and its module's docstring, by name."""
+    package = importlib.import_module("prefixlint.logs")
+    for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
+        if info.name.startswith("_"):
+            continue
+        module = importlib.import_module(f"prefixlint.logs.{info.name}")
+        doc = inspect.getdoc(module)
+        if not doc:
+            raise SystemExit(f"prefixlint/logs/{info.name}.py has no docstring, so its page would be empty")
+        yield getattr(module, "NAME", info.name.replace("_", "-")), doc
+
+
+def format_pages() -> dict[str, str]:
+    """Build one page per log format, and the list of them."""
+    pages = {}
+    rows = []
+    for name, doc in format_modules():
+        title, _, rest = doc.partition("\n")
+        pages[f"docs/formats/{name}.md"] = f"# {name}\n\n{doc}\n"
+        rows.append(f"| [{name}]({name}.md) | {_cell(title or rest)} |")
+    table = "\n".join(["| format | what it is |", "|---|---|", *rows])
+    pages["docs/formats/README.md"] = (
+        "# Log formats\n\n"
+        "A log is recognised by its content, never by its name; two formats in one file work. `--log-format NAME` "
+        "names one instead.\n\n" + table + "\n"
+    )
+    return pages
+
+
+def engine_pages() -> dict[str, str]:
+    """Build one page per engine from its TOML file, and the list of them."""
+    pages = {}
+    rows = []
+    for path in sorted((ROOT / "prefixlint" / "engines").glob("*.toml")):
+        facts = tomllib.loads(path.read_text(encoding="utf-8"))
+        title = str(facts.get("title", path.stem))
+        pages[f"docs/engines/{path.stem}.md"] = f"# {title}\n\n" + "\n".join(_facts(facts)).strip() + "\n"
+        rows.append(f"| [{path.stem}]({path.stem}.md) | {_cell(title)} |")
+    if rows:
+        table = "\n".join(["| engine | what it is |", "|---|---|", *rows])
+        pages["docs/engines/README.md"] = (
+            f"# Engines\n\nFacts about each cache, with their dates and sources.\n\n{table}\n"
+        )
+    return pages
+
+
+def _facts(table: Mapping[str, Any], depth: int = 2) -> Iterator[str]:
+    """Show a TOML table: its plain values in one table, each table below it under a heading of its own."""
+    plain = {key: value for key, value in table.items() if not _is_table(value)}
+    if plain:
+        yield "| fact | value |\n|---|---|"
+        yield from (f"| `{key}` | {_cell(_value(value))} |" for key, value in plain.items())
+        yield ""
+    for key, value in table.items():
+        if not _is_table(value):
+            continue
+        for part in value if isinstance(value, list) else [value]:
+            name = part.get("name") if isinstance(value, list) else None
+            yield f"{'#' * min(depth, 6)} {key}{f': {name}' if name else ''}\n"
+            yield from _facts(part, depth + 1)
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(_value(item) for item in value)
+    return str(value)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def cli_page() -> str:
+    """Show the help of the program and of each command."""
+    module = importlib.import_module("prefixlint.cli")
+    group = next((value for value in vars(module).values() if isinstance(value, click.Group)), None)
+    if group is None:
+        raise SystemExit("prefixlint.cli holds no click group, so there is no help to show")
+    parts = ["# The command line", _help(group, "prefixlint", None)]
+    top = click.Context(group, info_name="prefixlint")
+    for name in group.list_commands(top):
+        command = group.get_command(top, name)
+        if command is not None and not command.hidden:
+            parts += [f"## prefixlint {name}", _help(command, name, top)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _help(command: click.Command, name: str, parent: click.Context | None) -> str:
+    context = click.Context(
+        command, info_name=name, parent=parent, terminal_width=HELP_WIDTH, max_content_width=HELP_WIDTH
+    )
+    text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+    return f"```text\n{text}\n```"
+
+
+def readme_page() -> str:
+    """Run the commands that the README shows and put their output where it belongs."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+
+    def fill(match: re.Match[str]) -> str:
+        return f"{match[1]}```text\n$ {match['command']}\n{_output(match['command'])}\n```\n{match[4]}"
+
+    return OUTPUT_BLOCK.sub(fill, text)
+
+
+def _output(command: str) -> str:
+    """Run a command of this project in its root; what it prints, without trailing blanks."""
+    program, *arguments = shlex.split(command)
+    if program != "prefixlint":
+        raise SystemExit(f"README.md shows the output of {program}; only prefixlint is run")
+    code = "import sys; from prefixlint.cli import main; sys.argv[0] = 'prefixlint'; sys.exit(main())"
+    done = subprocess.run(  # noqa: S603 - a command that the README shows
+        [sys.executable, "-c", code, *arguments],
+        cwd=ROOT,
+        env={**os.environ, **ENVIRONMENT},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"{command} ended with {done.returncode}:\n{done.stderr}")
+    return "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines())
+
+
+def wanted() -> dict[str, str]:
+    """Give every generated file with the text it should have, by path from the root."""
+    return {**format_pages(), **engine_pages(), "docs/cli.md": cli_page(), "README.md": readme_page()}
+
+
+def existing() -> dict[str, str]:
+    """Give the generated files that are there, with their text."""
+    paths = [path for folder in GENERATED_FOLDERS for path in sorted((ROOT / folder).glob("*.md"))]
+    paths += [path for path in (ROOT / "docs" / "cli.md", ROOT / "README.md") if path.exists()]
+    return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+
+
+def check(new: Mapping[str, str], old: Mapping[str, str]) -> int:
+    """Print how the files differ from what they should be; 1 if any does."""
+    stale = sorted(path for path in new.keys() | old.keys() if new.get(path) != old.get(path))
+    for path in stale:
+        before, after = (pages.get(path, "").splitlines() for pages in (old, new))
+        print(
+            "\n".join(
+                difflib.unified_diff(before, after, f"{path} (as it is)", f"{path} (as it should be)", lineterm="")
+            )
+        )
+    if stale:
+        print(f"\nout of date: {', '.join(stale)}; run `make docs`", file=sys.stderr)
+    return 1 if stale else 0
+
+
+def write(new: Mapping[str, str], old: Mapping[str, str]) -> None:
+    """Write what changed and remove pages that nothing stands behind."""
+    for path in sorted(old.keys() - new.keys()):
+        (ROOT / path).unlink()
+    for path, text in sorted(new.items()):
+        if old.get(path) != text:
+            (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
+            (ROOT / path).write_text(text, encoding="utf-8")
+            print(f"wrote {path}")
+
+
+def main() -> int:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is out of date")
+    args = parser.parse_args()
+    new, old = wanted(), existing()
+    if args.check:
+        return check(new, old)
+    write(new, old)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
