@@ -1,8 +1,18 @@
 """Request logs: bytes in, `Request` values out. One module per format; a format is found by content, never by name.
 
 A format module satisfies `Format` below; adding one is adding a file here and a fixture. Modules whose name begins
-with an underscore are not formats (`_io`: files, compression, records; `_detect`: the dispatch; `_fields`: times,
-numbers, usage and message conversions that formats share).
+with an underscore are not formats:
+
+`_io`       files, folders, standard input, compression
+`_parse`    JSON, and what is wrong with it
+`_records`  bytes to records
+`_detect`   envelopes, the choice of the format; `guess_body(record, body, name=…)` for a body inside another format
+`_read`     the loop over all of them
+`_fields`   `build(record, NAME, content)` makes a Request with everything around the prompt; times and numbers
+`_usage`    token counts of every provider
+`_convert`  message lists of Anthropic, Responses and others to the OpenAI chat form
+`_output`   response objects, whole or as streamed chunks
+`_recipes`  why logs are refused and what to switch on (`recipes.toml`)
 
 How a byte becomes a request: `_io` opens inputs (files, folders, globs, `-`), undoes gzip and zstd, strips a BOM, and
 yields records: a JSON value a line, the elements of a whole-file JSON document, a CSV row, or a run of text lines.
@@ -13,11 +23,14 @@ work.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol
 
 from prefixlint.model import Request, Skip
+
+if TYPE_CHECKING:
+    from prefixlint.logs._read import Index
 
 RecordKind = Literal["json", "text", "csv"]
 
@@ -29,7 +42,7 @@ class Record:
     `value` is what was logged: a JSON value, one line of text without its line end, or a CSV row as a dict.
     `body` is the request body found in it by undoing envelopes (`body`, `params`, `request`, `request_body`, `payload`
     …); for other records the value itself. `envelope` are the keys that stood around the body, outermost last to win
-    nothing: the innermost value of a key is kept. `time` is the time that an envelope gave, if any.
+    nothing: the innermost value of a key is kept. `part` counts from 0 where one line holds several records.
     """
 
     path: str
@@ -38,6 +51,7 @@ class Record:
     value: Any
     body: Any
     envelope: Mapping[str, Any]
+    part: int = 0
 
 
 class Format(Protocol):
@@ -49,7 +63,11 @@ class Format(Protocol):
     that a marker no other format has was seen; 50 that the body has the shape; 10 a last resort. It must be cheap and
     never raise.
     `reader()` gives a fresh reader for one input file.
-    `unpack(value)` (optional) gives the records inside a container, or None when the value is not such a container.
+
+    Optional attributes:
+    `unpack(value)` gives the values inside a container, or None when the value is not such a container.
+    `BODY = True`: the format is a dialect of request bodies, and `_detect.guess_body` may use it inside other formats.
+    `STATELESS = True`: each record is read on its own, so that one request can be read again alone.
     """
 
     NAME: str
@@ -63,7 +81,10 @@ class Reader(Protocol):
     """Reads the records of one file in order; may hold back what needs a later record (joins by id)."""
 
     def feed(self, record: Record) -> Iterable[Request | Skip] | None:
-        """Give the requests that this record completes; None declines the record (it is offered to other formats)."""
+        """Give the requests that this record completes; None declines the record (it is offered to other formats).
+
+        Must not be a generator function: None has to be returned at once.
+        """
         ...
 
     def finish(self) -> Iterable[Request | Skip]:
@@ -71,6 +92,57 @@ class Reader(Protocol):
         ...
 
 
-def read(paths: Iterable[str], *, log_format: str | None = None) -> Iterator[Request | Skip]:
-    """Read logs in file order."""
-    raise NotImplementedError
+def read(
+    paths: Iterable[str],
+    *,
+    log_format: str | None = None,
+    stdin: BinaryIO | None = None,
+    on_bytes: Callable[[int, int | None], None] | None = None,
+    index: Index | None = None,
+) -> Iterator[Request | Skip]:
+    """Read logs in file order: files, folders (recursively, sorted), globs, and `-` for `stdin`.
+
+    `log_format` forces one format by its name. `on_bytes(done, total)` is called as bytes are taken from the files;
+    total is None where some size is not known. `index` remembers what `fetch` needs to be quick, and what came from
+    standard input.
+
+    Raises UsageError for an unknown format, and at the end NoInputError when nothing was found and LogRefusedError when
+    nothing at all was readable. A line or file that cannot be read otherwise gives a Skip, and the rest is read.
+    """
+    from prefixlint.logs import _detect, _read
+
+    only = None if log_format is None else _detect.named(log_format)
+    return _read.read(_read.unique(paths), only, stdin, on_bytes, index or _read.Index())
+
+
+def fetch(
+    paths: Iterable[str],
+    wanted: Iterable[tuple[str, int, int]],
+    *,
+    log_format: str | None = None,
+    stdin: BinaryIO | None = None,
+    index: Index | None = None,
+) -> Iterator[Request]:
+    """Read again only the requests that stand at `wanted` (path, line, part), in file order.
+
+    `paths` and `log_format` are those of the first `read`. With the `index` of that read, a request of a plain file is
+    found by its byte offset, and standard input can be read again; without, files are streamed again.
+    """
+    from prefixlint.logs import _detect, _read
+
+    only = None if log_format is None else _detect.named(log_format)
+    return _read.fetch(_read.unique(paths), wanted, only, stdin, index or _read.Index())
+
+
+def new_index() -> Index:
+    """Give an empty index for `read` to fill and `fetch` to use; `close()` gives its disk space back."""
+    from prefixlint.logs import _read
+
+    return _read.Index()
+
+
+def format_names() -> tuple[str, ...]:
+    """Give the names of all log formats, sorted: what `log_format` may be."""
+    from prefixlint.logs import _detect
+
+    return tuple(sorted(item.NAME for item in _detect.formats()))

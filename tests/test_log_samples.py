@@ -1,0 +1,176 @@
+"""Every sample log against the canonical requests of expected.json. A new format: drop its file, add a line below."""
+
+import gzip
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from prefixlint.logs import format_names, read
+from prefixlint.model import Messages, NoPrompt, Request, Text
+
+SAMPLES = Path(__file__).parent.parent / "fixtures" / "logs" / "samples"
+EXPECTED = {row["id"]: row for row in json.loads((SAMPLES / "expected.json").read_text("utf-8"))}
+ALL = ("r1", "r2", "r3", "r4")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One file: the format that must be found, and which facts it carries (facts it does not carry must be None)."""
+
+    file: str
+    format: str
+    # of: time (exact), second (time to the second), session, user, usage, latency, ttft, answer
+    carries: str = ""
+    # of: messages (system, turns and tools), text (a rendered prompt), none (no prompt)
+    prompt: str = "messages"
+    ids: tuple[str, ...] = ALL
+    parts: bool = False
+
+
+TABLE = [
+    Sample("openai_chat_bodies.jsonl", "openai-chat", "user"),
+    Sample("openai_chat_pairs.jsonl", "openai-chat", "time session user usage latency ttft answer"),
+    Sample("openai_chat_pairs.jsonl.gz", "openai-chat", "time session user usage latency ttft answer"),
+    Sample("anthropic_bodies_system_string.jsonl", "anthropic-messages", "user"),
+    Sample("anthropic_pairs.jsonl", "anthropic-messages", "time user usage latency answer"),
+    Sample("plain_prompts.txt", "plain", prompt="text"),
+]
+
+
+def requests_of(path, **options):
+    found = list(read([str(path)], **options))
+    assert all(isinstance(item, Request) for item in found), found
+    return found
+
+
+def words(content):
+    """The text of a message content, whatever its parts."""
+    if isinstance(content, str) or content is None:
+        return content
+    return "".join(part.get("text", "") for part in content)
+
+
+def parsed(arguments):
+    return json.loads(arguments) if isinstance(arguments, str) else arguments
+
+
+def turns_of(messages):
+    """Messages as expected.json writes them; call ids are compared by their ending, since APIs prefix them."""
+    turns = []
+    for message in messages:
+        role, content = message["role"], words(message.get("content"))
+        if role in ("system", "developer"):
+            continue
+        if role == "tool":
+            turns.append(["result", content])
+            continue
+        if content:
+            turns.append([role, content])
+        for call in message.get("tool_calls", ()):
+            function = call["function"]
+            turns.append(["call", {"name": function["name"], "arguments": parsed(function["arguments"])}])
+    return turns
+
+
+def expected_turns(row):
+    return [
+        [kind, {k: v for k, v in what.items() if k != "id"} if kind == "call" else what] for kind, what in row["turns"]
+    ]
+
+
+def expected_answer(row_id):
+    return {
+        "r1": ("call", "find_book"),
+        "r2": ("text", "Yes: Lichens of the Tide Line, shelf N-14, two copies in."),
+    }.get(row_id)
+
+
+def check_prompt(request, row, kind):
+    content = request.content
+    if kind == "none":
+        assert isinstance(content, NoPrompt)
+    elif kind == "text":
+        assert isinstance(content, Text)
+        assert row["system"] in content.text
+        for turn, what in row["turns"]:
+            assert (what["name"] if turn == "call" else what) in content.text
+        assert "\\n" not in content.text.replace("\n", "")[:40]
+    else:
+        assert isinstance(content, Messages)
+        system = [words(m["content"]) for m in content.messages if m["role"] in ("system", "developer")]
+        assert system == [row["system"]]
+        assert turns_of(content.messages) == expected_turns(row)
+        assert [tool["function"]["name"] for tool in content.tools] == row["tools"]
+        assert all(tool["function"]["parameters"]["required"] == ["title"] for tool in content.tools)
+
+
+def check_facts(request, row, carries):
+    if "time" in carries or "second" in carries:
+        assert request.time == pytest.approx(row["epoch"], abs=1e-6 if "time" in carries else 1.0)
+    else:
+        assert request.time is None
+    assert request.session == (row["session"] if "session" in carries else None)
+    assert request.user == (row["user"] if "user" in carries else None)
+    if "usage" in carries:
+        usage = request.usage
+        assert {"prompt": usage.prompt, "cached": usage.cached, "completion": usage.completion} == row["usage"]
+    else:
+        assert request.usage is None
+    latency = request.latency
+    assert (latency and latency.total) == (pytest.approx(row["latency_s"]) if "latency" in carries else None)
+    assert (latency and latency.ttft) == (pytest.approx(row["ttft_s"]) if "ttft" in carries else None)
+    check_answer(request, expected_answer(row["id"]) if "answer" in carries else None)
+
+
+def check_answer(request, answer):
+    if answer is None:
+        return
+    kind, what = answer
+    if kind == "call":
+        assert [call["function"]["name"] for call in request.output.tool_calls] == [what]
+    else:
+        assert request.output.text == what
+
+
+@pytest.mark.parametrize("sample", TABLE, ids=lambda sample: sample.file)
+def test_sample_gives_the_canonical_requests(sample):
+    found = requests_of(SAMPLES / sample.file)
+    assert {request.format for request in found} == {sample.format}
+    assert len(found) == len(sample.ids)
+    places = [(request.line, request.part) for request in found]
+    assert places == ([(1, n) for n in range(len(found))] if sample.parts else [(n + 1, 0) for n in range(len(found))])
+    for request, row_id in zip(found, sample.ids, strict=True):
+        check_prompt(request, EXPECTED[row_id], sample.prompt)
+        check_facts(request, EXPECTED[row_id], sample.carries.split())
+        assert request.body is not None
+
+
+@pytest.mark.parametrize("sample", TABLE, ids=lambda sample: sample.file)
+def test_sample_is_found_by_content_and_not_by_name(sample, tmp_path):
+    data = (SAMPLES / sample.file).read_bytes()
+    plain = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    renamed = tmp_path / "some.thing"
+    renamed.write_bytes(b"\xef\xbb\xbf" + plain.replace(b"\n", b"\r\n"))
+    as_is = [(r.format, r.content, r.time, r.session, r.usage) for r in requests_of(SAMPLES / sample.file)]
+    assert [(r.format, r.content, r.time, r.session, r.usage) for r in requests_of(renamed)] == as_is
+
+
+@pytest.mark.parametrize("sample", TABLE, ids=lambda sample: sample.file)
+def test_sample_is_read_when_its_format_is_forced(sample):
+    found = requests_of(SAMPLES / sample.file, log_format=sample.format)
+    assert [r.content for r in found] == [r.content for r in requests_of(SAMPLES / sample.file)]
+
+
+def test_every_sample_has_a_line_in_the_table():
+    present = {path.name for path in SAMPLES.iterdir()} - {"README.md", "expected.json"}
+    assert present == {sample.file for sample in TABLE} | SPECIAL
+
+
+def test_every_format_name_is_a_module_name():
+    assert len(set(format_names())) == len(format_names())
+
+
+# Files whose rows are not the four requests; each has a test of its own.
+SPECIAL: set[str] = set()
