@@ -1,0 +1,147 @@
+"""Where a prompt can be cut so that its tokens are those of its pieces, one after the other.
+
+Tokenizers look for their added tokens (`<|im_start|>`, `<think>` …) before anything else, and what stands between two
+of them never sees the other side: so a prompt is cut there, and a piece that comes again need not be tokenized again.
+That holds unless some part of the tokenizer looks across; `Cutter.whole` says which part does.
+
+The order is that of Hugging Face `tokenizers`: first the added tokens that are not normalized are found in the raw
+text, leftmost and then longest first; then, in each piece between them, the normalized ones in the normalized text.
+The search uses the same Aho-Corasick library as `tokenizers` does.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ahocorasick_rs import AhoCorasick
+    from tokenizers import AddedToken, Tokenizer
+
+# What Rust's `\s` matches, which decides how far a token with `rstrip` reaches.
+_SPACE = (
+    "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Finder:
+    """The added tokens of one stage. `strips` are the positions of those that take the white space behind them."""
+
+    search: AhoCorasick
+    strips: frozenset[int]
+
+    def cut(self, text: str) -> Iterator[tuple[str, bool]]:
+        """Give the pieces of a text, and for each whether it is an added token."""
+        at = 0
+        for token, start, end in self.search.find_matches_as_indexes(text):
+            stop = _behind_space(text, end) if token in self.strips else end
+            if start > at:
+                yield text[at:start], False
+            yield text[start:stop], True
+            at = stop
+        if at < len(text):
+            yield text[at:], False
+
+
+@dataclass(frozen=True, slots=True)
+class Cutter:
+    """Cuts prompts for one tokenizer. `whole` is why pieces are not independent of one another, None if they are."""
+
+    stages: tuple[_Finder, ...]
+    whole: str | None
+
+    def cut(self, text: str) -> list[str]:
+        """Give the pieces of a text, in order and without gaps; each is one added token or has none to be cut at.
+
+        UnicodeEncodeError where the text holds lone surrogates.
+        """
+        if not self.stages:
+            text.encode()
+            return [text] if text else []
+        first, *others = self.stages
+        if not others:
+            return [piece for piece, _ in first.cut(text)]
+        pieces: list[str] = []
+        for piece, is_token in first.cut(text):
+            if is_token:
+                pieces.append(piece)
+            else:
+                pieces.extend(part for part, _ in others[0].cut(piece))
+        return pieces
+
+
+def cutter(tokenizer: Tokenizer) -> Cutter:
+    """Read from a tokenizer how its prompts may be cut."""
+    added = list(tokenizer.get_added_tokens_decoder().values())
+    raw = [token for token in added if token.content and not token.normalized]
+    late = [token for token in added if token.content and token.normalized]
+    stages = [raw, late] if _changes_nothing(tokenizer.normalizer) else [raw]
+    whole = _looks_across(tokenizer) or next(filter(None, map(_unsafe, stages)), None)
+    return Cutter(tuple(_finder(tokens) for tokens in stages if tokens), whole)
+
+
+def sanitize(text: str) -> str:
+    """Make a text that UTF-8 can hold: pairs of surrogates are joined, lone ones become U+FFFD, one each.
+
+    Engines refuse such a request (JSON admits lone surrogates, their tokenizers do not), so no count is right for it.
+    """
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _finder(tokens: Sequence[AddedToken]) -> _Finder:
+    from ahocorasick_rs import AhoCorasick, MatchKind
+
+    search = AhoCorasick([token.content for token in tokens], matchkind=MatchKind.LeftmostLongest)
+    return _Finder(search, frozenset(i for i, token in enumerate(tokens) if token.rstrip))
+
+
+def _behind_space(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _SPACE:
+        at += 1
+    return at
+
+
+def _unsafe(tokens: Sequence[AddedToken]) -> str | None:
+    """Name the added token that decides by its neighbours, or takes some of their text, in a way not followed here."""
+    spaced = any(token.content[0] in _SPACE for token in tokens)
+    for token in tokens:
+        if token.single_word:
+            return f"the added token {token.content!r} counts only as a single word"
+        if token.lstrip:
+            return f"the added token {token.content!r} takes the white space before it"
+        if token.rstrip and spaced:
+            return f"the added token {token.content!r} takes white space that other added tokens begin with"
+    return None
+
+
+def _looks_across(tokenizer: Tokenizer) -> str | None:
+    """Name the part of a tokenizer that treats the start of a text differently from the start of a later piece."""
+    if any(part.get("prepend_scheme") == "first" for part in _parts(tokenizer.pre_tokenizer)):
+        return "the tokenizer puts a space before the first word of a text only"
+    if getattr(tokenizer.model, "dropout", None):
+        return "the tokenizer drops merges at random"
+    return None
+
+
+def _changes_nothing(normalizer: Any) -> bool:
+    return all(part["type"] == "Sequence" for part in _parts(normalizer))
+
+
+def _parts(component: Any) -> list[dict[str, Any]]:
+    """List a component of a tokenizer and all that it is made of, as tokenizer.json describes them."""
+    if component is None:
+        return []
+    found, stack = [], [json.loads(component.__getstate__())]
+    while stack:
+        part = stack.pop()
+        found.append(part)
+        stack.extend(part.get("normalizers") or part.get("pretokenizers") or ())
+    return found
+
+
+__all__ = ["Cutter", "cutter", "sanitize"]

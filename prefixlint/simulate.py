@@ -1,0 +1,284 @@
+"""What prefix caches give to a series of requests, in the order in which they are handed in.
+
+Here caches are unlimited: nothing is evicted, so one walk along the prefix index answers for every engine, and an
+engine's own rules (granularity, cap, minimum) are arithmetic on the length it gives. Prompts stream through; what is
+kept is a few numbers a request and the index, which grows with the distinct text.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import accumulate
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from prefixlint.model import Lookup, MissCause
+from prefixlint.radix import PrefixIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from prefixlint.engines import Engine, Stored
+    from prefixlint.model import BlockHashes
+
+    Ids = NDArray[np.uint32]
+    Counts = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+    Where = slice | Mask | NDArray[np.intp]
+
+NO_OWNER = -1
+
+
+class Arrival(NamedTuple):
+    """One request: its row (a number of the caller's), what separates its cache from others, and its tokens.
+
+    `output` are the generated tokens that a later request may match, see `computed_output`; None when they are unknown.
+    """
+
+    row: int
+    namespace: Hashable
+    prompt: Ids
+    output: Ids | None = None
+
+
+class BlockArrival(NamedTuple):
+    """One request of a hash trace."""
+
+    row: int
+    namespace: Hashable
+    blocks: BlockHashes
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What one engine's cache gives, an array element a request, in order; sizes in tokens.
+
+    `shared`: the longest prefix in common with any earlier request of the namespace (its stored output included where
+    the engine stores outputs). `owner`: the row that wrote the last token of it first, NO_OWNER where there is none.
+    `extends`: an earlier sequence ended exactly there. `cached`: what the engine takes from its cache. `blocks` and
+    `blocks_hit`: the prompt and its cached part in the engine's blocks (the trace's blocks for a hash trace), a
+    partial last block counted as one.
+    """
+
+    engine: Engine
+    prompt: Counts
+    shared: Counts
+    owner: Counts
+    extends: Mask
+    cached: Counts
+    blocks: Counts
+    blocks_hit: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The outcome of a run: arrays with an element a request, in the order handed in.
+
+    `rows` are the callers' numbers, `prompt` the prompt lengths. `engines` maps an engine's name to what it served.
+    `distinct` are the tokens of the prefix tree (prompts, and outputs where given and stored), `distinct_blocks` its
+    blocks where the input was a hash trace. `indexes` are the prefix indexes by namespace (of the first engine).
+    """
+
+    rows: Counts
+    prompt: Counts
+    engines: Mapping[str, Served]
+    distinct: int
+    distinct_blocks: int | None
+    indexes: Mapping[Hashable, PrefixIndex]
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Hit rates by every definition in use, from 0 to 1; None where nothing is there to divide by.
+
+    `hit_rate`: cached over prompt tokens. `hit_rate_blocks`: cached over all blocks, a partial last block counted as
+    one. `hit_rate_mean`: the mean over requests of cached over prompt tokens (empty prompts are left out).
+    `zero_hit_requests`: the share of requests that found nothing.
+    """
+
+    requests: int
+    prompt_tokens: int
+    cached_tokens: int
+    hit_rate: float | None
+    hit_rate_blocks: float | None
+    hit_rate_mean: float | None
+    zero_hit_requests: float | None
+
+
+@dataclass(slots=True)
+class _Walks:
+    """The matches of all requests in the trees of one kind (with outputs, or without)."""
+
+    trees: defaultdict[Hashable, PrefixIndex] = field(default_factory=lambda: defaultdict(PrefixIndex))
+    shared: array[int] = field(default_factory=lambda: array("q"))
+    owner: array[int] = field(default_factory=lambda: array("q"))
+    extends: array[int] = field(default_factory=lambda: array("b"))
+
+    def add(self, row: int, namespace: Hashable, prompt: Ids, output: Ids | None) -> int:
+        match = self.trees[namespace].match_insert(prompt, row, output=output)
+        self.shared.append(match.length)
+        self.owner.append(NO_OWNER if match.owner is None else match.owner)
+        self.extends.append(match.extends)
+        return match.length
+
+    def distinct(self) -> int:
+        return sum(tree.distinct for tree in self.trees.values())
+
+
+def run(arrivals: Iterable[Arrival], engines: Sequence[Engine], *, block_size: int | None = None) -> Replay:
+    """Replay requests of tokens through unlimited caches.
+
+    `block_size` replaces the granularity of every engine that has one above one token, and that of SGLang's pages; an
+    engine without a cap (`ideal`) keeps its own. ValueError without an engine.
+    """
+    if not engines:
+        raise ValueError("a replay needs an engine")
+    walks: dict[Stored, _Walks] = {engine.stored: _Walks() for engine in engines}
+    rows, prompts = array("q"), array("q")
+    for row, namespace, prompt, output in arrivals:
+        rows.append(row)
+        prompts.append(prompt.size)
+        for stored, walk in walks.items():
+            walk.add(row, namespace, prompt, output if stored == "prompt_and_output" else None)
+    lengths = _counts(prompts)
+    served = {}
+    for engine in engines:
+        sized = engine if engine.cap == "none" else engine.with_granularity(block_size)
+        served[engine.name] = _served(sized, lengths, walks[engine.stored])
+    first = walks[engines[0].stored]
+    return Replay(
+        _counts(rows), lengths, MappingProxyType(served), first.distinct(), None, MappingProxyType(first.trees)
+    )
+
+
+def run_blocks(arrivals: Iterable[BlockArrival], engines: Sequence[Engine]) -> Replay:
+    """Replay a hash trace: blocks match by their path, whole, and count by their sizes.
+
+    An engine with a granularity above one token is given the trace's blocks: full ones that end before the last token.
+    One with granularity 1 takes what the blocks tell, less the last token where it has a cap.
+    """
+    if not engines:
+        raise ValueError("a replay needs an engine")
+    numbers: dict[int | str, int] = {}
+    walk = _Walks()
+    rows, prompts, blocks, hit, shared, last = (array("q") for _ in range(6))
+    for row, namespace, content in arrivals:
+        ids = np.fromiter((numbers.setdefault(h, len(numbers)) for h in content.hashes), np.uint32, len(content.hashes))
+        length = walk.add(row, namespace, ids, None)
+        ends = [0, *accumulate(content.sizes)]
+        rows.append(row)
+        prompts.append(ends[-1])
+        blocks.append(ids.size)
+        hit.append(length)
+        shared.append(ends[length])
+        last.append(content.sizes[-1] if content.sizes else 0)
+    distinct_blocks = walk.distinct()
+    walk.shared = shared
+    lengths = _counts(prompts)
+    whole = _Whole(_counts(blocks), _counts(hit), _counts(last))
+    served = {engine.name: _served(engine, lengths, walk, whole) for engine in engines}
+    distinct = int((lengths - _counts(shared)).sum())
+    return Replay(
+        _counts(rows), lengths, MappingProxyType(served), distinct, distinct_blocks, MappingProxyType(walk.trees)
+    )
+
+
+def computed_output(ids: Ids, finish: str | None, stop_ids: Iterable[int] = ()) -> Ids:
+    """Give the generated tokens whose KV the engine computed, and so may store.
+
+    The last sampled token has none: it is the stop token where one is logged (`stop_ids` are the model's), else, with
+    finish `length`, the last one of the output. A log that leaves the stop token out holds computed tokens only.
+    """
+    if not ids.size:
+        return ids
+    if finish == "length" or ids.item(-1) in set(stop_ids):
+        return ids[:-1]
+    return ids
+
+
+def rates(served: Served, where: Where = slice(None)) -> Rates:
+    """Compute the hit rates of an engine over the requests that `where` selects (a slice, a mask, or positions)."""
+    prompt, cached = served.prompt[where], served.cached[where]
+    blocks, blocks_hit = int(served.blocks[where].sum()), int(served.blocks_hit[where].sum())
+    some = prompt > 0
+    tokens, hits, n = int(prompt.sum()), int(cached.sum()), int(prompt.size)
+    return Rates(
+        requests=n,
+        prompt_tokens=tokens,
+        cached_tokens=hits,
+        hit_rate=hits / tokens if tokens else None,
+        hit_rate_blocks=blocks_hit / blocks if blocks else None,
+        hit_rate_mean=float(np.mean(cached[some] / prompt[some])) if some.any() else None,
+        zero_hit_requests=int((cached == 0).sum()) / n if n else None,
+    )
+
+
+def after_warmup(requests: int, warmup: float) -> slice:
+    """Select the requests behind a warm-up: a number of requests, or a share of them where it is below 1.
+
+    ValueError where `warmup` is negative.
+    """
+    if warmup < 0:
+        raise ValueError(f"a warm-up of {warmup} requests")
+    skip = int(requests * warmup) if warmup < 1 else int(warmup)
+    return slice(min(skip, requests), None)
+
+
+def misses(served: Served) -> dict[MissCause, Counts]:
+    """Say why the prompt tokens of each request were computed, an array a cause; cached + these = prompt.
+
+    `unaligned`: shared, but behind the last block border or the last token of the prompt, which is always computed.
+    `too_short`: shared, but below the engine's minimum. Behind the shared prefix, `cold` where nothing earlier goes on
+    differently (a first request, or new text after an earlier one), `diverged` where it does.
+    """
+    reach = np.where(served.shared >= served.engine.minimum, served.shared, 0)
+    rest = served.prompt - served.shared
+    cold = served.extends | (served.owner == NO_OWNER)
+    found = {
+        MissCause.COLD: np.where(cold, rest, 0),
+        MissCause.DIVERGED: np.where(cold, 0, rest),
+        MissCause.TOO_SHORT: served.shared - reach,
+        MissCause.UNALIGNED: reach - served.cached,
+    }
+    return {cause: tokens for cause, tokens in found.items() if tokens.any()}
+
+
+def lookup(served: Served, index: int, causes: Mapping[MissCause, Counts]) -> Lookup:
+    """Give one request's account; `causes` is what `misses(served)` gave."""
+    why = {cause: int(tokens[index]) for cause, tokens in causes.items() if tokens[index]}
+    return Lookup(int(served.prompt[index]), int(served.cached[index]), why)
+
+
+class _Whole(NamedTuple):
+    """The blocks of a hash trace, a number a request: all, those found, and the tokens of the last one."""
+
+    all: Counts
+    hit: Counts
+    last: Counts
+
+
+def _served(engine: Engine, prompt: Counts, walk: _Walks, whole: _Whole | None = None) -> Served:
+    shared = _counts(walk.shared)
+    cached = np.minimum(shared, np.maximum(prompt - 1, 0)) if engine.cap == "length_minus_one" else shared
+    if whole is None:
+        size = engine.granularity
+        cached = cached // size * size
+    elif engine.granularity > 1:
+        cached = np.where(cached < shared, prompt - whole.last, cached)
+    cached = np.where(cached >= engine.minimum, cached, 0)
+    if whole is None:
+        blocks, blocks_hit = -(-prompt // engine.granularity), -(-cached // engine.granularity)
+    else:
+        blocks, blocks_hit = whole.all, np.where(cached < shared, whole.hit - 1, whole.hit)
+    owner, extends = _counts(walk.owner), np.frombuffer(walk.extends, np.int8).astype(bool)
+    return Served(engine, prompt, shared, owner, extends, cached, blocks, blocks_hit)
+
+
+def _counts(numbers: array[int]) -> Counts:
+    return np.frombuffer(numbers, np.int64) if numbers else np.empty(0, np.int64)

