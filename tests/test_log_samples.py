@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from prefixlint.logs import format_names, read
-from prefixlint.model import Messages, NoPrompt, Request, Text
+from prefixlint.model import BlockHashes, Messages, NoPrompt, Request, Text, TokenIds
 
 SAMPLES = Path(__file__).parent.parent / "fixtures" / "logs" / "samples"
 EXPECTED = {row["id"]: row for row in json.loads((SAMPLES / "expected.json").read_text("utf-8"))}
@@ -26,7 +26,6 @@ class Sample:
     # of: messages (system, turns and tools), text (a rendered prompt), none (no prompt)
     prompt: str = "messages"
     ids: tuple[str, ...] = ALL
-    parts: bool = False
 
 
 TABLE = [
@@ -35,6 +34,12 @@ TABLE = [
     Sample("openai_chat_pairs.jsonl.gz", "openai-chat", "time session user usage latency ttft answer"),
     Sample("anthropic_bodies_system_string.jsonl", "anthropic-messages", "user"),
     Sample("anthropic_pairs.jsonl", "anthropic-messages", "time user usage latency answer"),
+    Sample("openai_responses_bodies.jsonl", "openai-responses"),
+    Sample("openai_responses_full.jsonl", "openai-responses", "time usage answer"),
+    Sample("openai_batch_input.jsonl", "openai-batch", "user"),
+    Sample("openai_batch_output.jsonl", "openai-batch", "second usage answer", prompt="none"),
+    Sample("completions_text.jsonl", "completions", prompt="text"),
+    Sample("completions_token_ids.jsonl", "completions", prompt="ids"),
     Sample("plain_prompts.txt", "plain", prompt="text"),
 ]
 
@@ -96,7 +101,13 @@ def check_prompt(request, row, kind):
         assert row["system"] in content.text
         for turn, what in row["turns"]:
             assert (what["name"] if turn == "call" else what) in content.text
-        assert "\\n" not in content.text.replace("\n", "")[:40]
+        assert content.text.startswith("<|im_start|>system\nYou")
+    elif kind == "ids":
+        assert isinstance(content, TokenIds)
+        text = "".join(chr(one - 1000) for one in content.ids)  # how the sample was made
+        assert text.startswith("<|im_start|>system\nYou")
+        assert row["system"] in text
+        assert row["turns"][-1][1] in text
     else:
         assert isinstance(content, Messages)
         system = [words(m["content"]) for m in content.messages if m["role"] in ("system", "developer")]
@@ -140,7 +151,7 @@ def test_sample_gives_the_canonical_requests(sample):
     assert {request.format for request in found} == {sample.format}
     assert len(found) == len(sample.ids)
     places = [(request.line, request.part) for request in found]
-    assert places == ([(1, n) for n in range(len(found))] if sample.parts else [(n + 1, 0) for n in range(len(found))])
+    assert places == [(n + 1, 0) for n in range(len(found))]
     for request, row_id in zip(found, sample.ids, strict=True):
         check_prompt(request, EXPECTED[row_id], sample.prompt)
         check_facts(request, EXPECTED[row_id], sample.carries.split())
@@ -173,4 +184,95 @@ def test_every_format_name_is_a_module_name():
 
 
 # Files whose rows are not the four requests; each has a test of its own.
-SPECIAL: set[str] = set()
+SPECIAL = {
+    "completions_text_list.jsonl",
+    "hf_messages.jsonl",
+    "hf_prompt_completion.jsonl",
+    "kvcache_simulator_trace.jsonl",
+    "mooncake_trace.jsonl",
+    "ragpulse_trace.jsonl",
+    "sharegpt.json",
+}
+
+
+def test_completions_with_several_prompts_are_several_requests():
+    found = requests_of(SAMPLES / "completions_text_list.jsonl")
+    assert [(r.line, r.part) for r in found] == [(1, 0), (1, 1), (2, 0), (2, 1)]
+    assert [type(r.content) for r in found] == [Text, Text, TokenIds, TokenIds]
+    check_prompt(found[0], EXPECTED["r1"], "text")
+    check_prompt(found[1], EXPECTED["r3"], "text")
+
+
+DIALOGUE = [
+    ["user", "Do you hold a field guide to coastal lichens?"],
+    ["assistant", "Yes: Lichens of the Tide Line, shelf N-14, two copies in."],
+    ["user", "Please hold one copy for me until Thursday."],
+]
+SUNDAY = [["user", "When does the hill branch open on Sundays?"]]
+TRAM = [["user", "Which tram stops outside?"]]
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "turns", "places", "sessions"),
+    [
+        (
+            "sharegpt.json",
+            "sharegpt",
+            [DIALOGUE[:1], DIALOGUE, SUNDAY, TRAM],
+            [(1, 0), (1, 1), (2, 0), (3, 0)],
+            ["s-alder_0", "s-alder_0", "s-birch_0", "s-cedar_0"],
+        ),
+        (
+            "hf_messages.jsonl",
+            "hf-messages",
+            [DIALOGUE[:1], DIALOGUE, SUNDAY, TRAM],
+            [(1, 0), (1, 1), (2, 0), (3, 0)],
+            [None] * 4,
+        ),
+        ("hf_prompt_completion.jsonl", "hf-messages", [DIALOGUE, SUNDAY, TRAM], [(1, 0), (2, 0), (3, 0)], [None] * 3),
+    ],
+)
+def test_data_set_rows_give_a_request_for_each_user_turn(file, name, turns, places, sessions):
+    found = requests_of(SAMPLES / file)
+    assert {r.format for r in found} == {name}
+    assert [turns_of(r.content.messages) for r in found] == turns
+    assert [(r.line, r.part) for r in found] == places
+    assert [r.session for r in found] == sessions
+    assert found[-1].output.text == "The number six."
+    assert found[-2].output.text == "The hill branch opens at eleven on Sundays."
+    assert [r.time for r in found] == [None] * len(found)
+
+
+def test_mooncake_rows_are_blocks_of_512_tokens():
+    found = requests_of(SAMPLES / "mooncake_trace.jsonl")
+    assert {r.format for r in found} == {"mooncake"}
+    assert [r.time for r in found] == [0.0, 4.2, 31.0, 75.5]
+    assert found[0].content == BlockHashes([0, 1, 2], [512, 512, 476], 512)
+    assert [sum(r.content.sizes) for r in found] == [1500, 1700, 1300, 2100]
+    assert [r.usage.completion for r in found] == [24, 19, 14, 12]
+
+
+def test_kvcache_simulator_rows_have_their_own_block_size():
+    found = requests_of(SAMPLES / "kvcache_simulator_trace.jsonl")
+    assert {r.format for r in found} == {"kvcache-simulator"}
+    assert [list(r.content.sizes) for r in found] == [[64, 64], [64, 36], [64, 26]]
+    assert found[2].content.hashes == ["a", "b"]
+    assert [r.time for r in found] == [None, None, None]
+
+
+def test_ragpulse_rows_are_blocks_by_group_and_path():
+    found = requests_of(SAMPLES / "ragpulse_trace.jsonl")
+    assert {r.format for r in found} == {"ragpulse"}
+    first = found[0].content
+    assert list(first.hashes) == [
+        "sys_prompt:10",
+        "sys_prompt:11",
+        "passages_ids:20",
+        "passages_ids:21",
+        "passages_ids:22",
+        "user_input:90",
+    ]
+    assert list(first.sizes) == [500] * 6
+    assert not first.prefixed
+    assert [r.time for r in found] == [0.0, 9.0, 30.0]
+    assert [r.session for r in found] == ["a1", "a1", "b2"]

@@ -127,6 +127,9 @@ _ORGANISATIONS = (
     "tenant_id",
 )
 _REPLICAS = ("replica", "replica_id", "instance", "instance_id", "worker_id", "backend", "server", "pod", "host")
+_AROUND = frozenset(
+    (*_TIMES, "response", "response_body", "usage", "latency_ms", "latency", "duration_ms", "ttft_ms", "ttft")
+)
 _BODY_FIELDS = ("prompt_cache_key", "safety_identifier", "user", "service_tier")
 
 
@@ -149,6 +152,8 @@ def build(
     body = record.body if body is None else body
     inside: Mapping[str, Any] = body if isinstance(body, dict) else _NOTHING
     around = record.envelope if envelope is None else envelope
+    if not around and not _AROUND.isdisjoint(inside):
+        around = inside  # what a logger put beside the body's own keys instead of around the body
     if response is None and around:
         response = response_of(around)
     found: dict[str, Any] = {
@@ -169,8 +174,6 @@ def build(
         }
     if response is not None:
         _add_response(found, response)
-    if found.get("time") is None and "timestamp" in inside:
-        found["time"] = seconds(inside["timestamp"])
     if found.get("id") is None:
         found["id"] = _first_text(inside, ("custom_id", "request_id", "rid", "id"))
     if found["model"] is None and around:

@@ -41,7 +41,7 @@ def detect(record: Record) -> int:
         return 0
     if any(_block_marks(message.get("content")) for message in body["messages"]) or _has_own_keys(body):
         return 80
-    response = record.envelope.get("response")
+    response = record.envelope.get("response", body.get("response"))
     if isinstance(response, dict) and response.get("type") == "message":
         return 80
     if isinstance(body.get("system"), (str, list)):

@@ -38,6 +38,10 @@ _CALL_KEYS = (
     "seed",
     "user",
     "n",
+    "timestamp",
+    "session_id",
+    "continue_final_message",
+    "add_generation_prompt",
 )
 
 
@@ -47,15 +51,15 @@ def detect(record: Record) -> int:
     if not _has_shape(body) or is_foreign(body):
         return 0
     messages = body["messages"]
-    if not is_call(body, record.envelope) and messages[-1].get("role") == "assistant":
-        return 20
+    if _is_row(body, record.envelope):
+        return 0
     score = 50
     if any(message.get("role") in ("system", "developer", "tool") or "tool_calls" in message for message in messages):
         score += 5
     tools = body.get("tools")
     if isinstance(tools, list) and tools and isinstance(tools[0], dict) and "function" in tools[0]:
         score += 5
-    response = record.envelope.get("response")
+    response = record.envelope.get("response", body.get("response"))
     if isinstance(response, dict) and "choices" in response:
         score += 15
     return score
@@ -74,7 +78,12 @@ def _has_shape(body: Any) -> bool:
 
 def is_call(body: Mapping[str, Any], envelope: Mapping[str, Any]) -> bool:
     """Whether a body was sent to a server, rather than being a row of a data set."""
-    return any(key in body for key in _CALL_KEYS) or any(key in envelope for key in ("response", "url", "method"))
+    return bool(envelope) or any(key in body for key in _CALL_KEYS)
+
+
+def _is_row(body: Mapping[str, Any], envelope: Mapping[str, Any]) -> bool:
+    """Whether a body is a finished conversation of a data set, whose last answer was no part of a prompt."""
+    return bool(body["messages"][-1].get("role") == "assistant") and not is_call(body, envelope)
 
 
 def is_foreign(body: Mapping[str, Any]) -> bool:
@@ -101,7 +110,7 @@ class _Bodies:
         if not isinstance(body, dict):
             return None
         content = _convert.openai_chat(body)
-        if content is None or is_foreign(body):
+        if content is None or is_foreign(body) or _is_row(body, record.envelope):
             return None
         return (_fields.build(record, NAME, content),)
 

@@ -1,0 +1,80 @@
+"""Rows of chat data sets on the Hugging Face hub: `messages`, or `prompt` and `completion`.
+
+    {"messages": [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]}
+    {"prompt": [{"role": "user", "content": "…"}], "completion": [{"role": "assistant", "content": "…"}]}
+    {"prompt": "…", "completion": "…"}
+
+A row of `messages` gives one request before each answer. What tells it from a request body: it ends with an answer, and
+nothing in it says that it was sent (no model, no sampling parameters, no envelope). Rows of `prompt` and `completion`
+give one request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from prefixlint.logs import _convert, _datasets, _fields
+from prefixlint.logs.openai_chat import is_call, is_foreign
+from prefixlint.model import Messages, Output, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from prefixlint.logs import Reader, Record, RecordKind
+    from prefixlint.model import JsonObject, Request, Skip
+
+NAME = "hf-messages"
+KIND: RecordKind = "json"
+STATELESS = True
+
+
+def detect(record: Record) -> int:
+    """Take rows that hold an answer and were sent nowhere."""
+    body = record.body
+    if not isinstance(body, dict) or is_call(body, record.envelope):
+        return 0
+    if "completion" in body and isinstance(body.get("prompt"), (str, list)):
+        return 70
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
+        return 0
+    return 55 if messages[-1].get("role") == "assistant" and not is_foreign(body) else 0
+
+
+class _Rows:
+    """Every row is read on its own."""
+
+    def feed(self, record: Record) -> Iterable[Request | Skip] | None:
+        body = record.body
+        if not isinstance(body, dict) or is_call(body, record.envelope):
+            return None
+        if "completion" in body:
+            return _pair(record, body)
+        messages = _datasets.messages_of(body.get("messages"))
+        return None if messages is None else _datasets.requests_of(record, NAME, messages)
+
+    def finish(self) -> Iterable[Request | Skip]:
+        return ()
+
+
+def _pair(record: Record, body: JsonObject) -> Iterable[Request] | None:
+    prompt = body.get("prompt")
+    output = _answer(body["completion"])
+    if isinstance(prompt, str):
+        return (_fields.build(record, NAME, Text(prompt), output=output),)
+    messages = _datasets.messages_of(prompt)
+    if messages is None:
+        return None
+    return (_fields.build(record, NAME, Messages(messages, _convert.openai_tools(body)), output=output),)
+
+
+def _answer(completion: Any) -> Output | None:
+    if isinstance(completion, str):
+        return Output(text=completion)
+    messages = _datasets.messages_of(completion)
+    return None if messages is None else _fields.from_message(messages[0])
+
+
+def reader() -> Reader:
+    """Give a reader for one file."""
+    return _Rows()
