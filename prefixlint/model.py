@@ -30,10 +30,13 @@ class Messages:
     "arguments"}}` with `arguments` as the log held it (JSON string, or object); its reasoning is `reasoning_content`;
     a tool's result is role `tool` with `tool_call_id`. `tools` are `{"type": "function", "function": {…}}`.
     An image is a part of its own type (`image_url`, `image`); what it shows is opaque.
+    `missing` is a slug for a part of the prompt that the log leaves out (an agent's system prompt, text kept on the
+    server): what is here is then less than what the model saw, and token totals must not be taken from it.
     """
 
     messages: Sequence[JsonObject]
     tools: Sequence[JsonObject] = ()
+    missing: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

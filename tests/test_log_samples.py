@@ -41,6 +41,22 @@ TABLE = [
     Sample("completions_text.jsonl", "completions", prompt="text"),
     Sample("completions_token_ids.jsonl", "completions", prompt="ids"),
     Sample("plain_prompts.txt", "plain", prompt="text"),
+    Sample("gemini_bodies.jsonl", "gemini"),
+    Sample("gemini_batch.jsonl", "gemini"),
+    Sample("gemini_pairs.jsonl", "gemini", "time usage answer"),
+    Sample("bedrock_converse_bodies.jsonl", "bedrock-converse"),
+    Sample("bedrock_invocation_log_converse.jsonl", "bedrock-invocation", "second session user usage latency answer"),
+    Sample("anthropic_batch_requests.jsonl", "anthropic-batch", "user"),
+    Sample("anthropic_batch_results.jsonl", "anthropic-batch", "usage answer", prompt="none"),
+    Sample("litellm_standard_logging.jsonl", "litellm", "time session user usage latency ttft answer"),
+    Sample("helicone_export.jsonl", "helicone", "time session user usage latency ttft answer"),
+    Sample("langfuse_observations_api.json", "langfuse", "time session user usage latency ttft answer"),
+    Sample("langsmith_runs_openai.jsonl", "langsmith", "time session user usage latency ttft answer"),
+    Sample("otel_genai_spans_v1_37.json", "otel-genai", "time session usage latency answer"),
+    Sample("otel_openllmetry_spans.json", "openllmetry", "time session user usage latency"),
+    Sample("openinference_otlp_spans.json", "openinference", "time session user usage latency"),
+    Sample("phoenix_spans_dataframe.jsonl", "phoenix", "time session user usage latency"),
+    Sample("sagemaker_data_capture.jsonl", "sagemaker", "time user usage answer"),
 ]
 
 
@@ -185,6 +201,14 @@ def test_every_format_name_is_a_module_name():
 
 # Files whose rows are not the four requests; each has a test of its own.
 SPECIAL = {
+    # tests/test_log_gateways.py and tests/test_log_telemetry.py
+    "otel_genai_events_v1_28.jsonl",
+    "otel_genai_span_events_v1_27.json",
+    "proxy.har",
+    "csv_gateway_request_json.csv",
+    "claude_code_session.jsonl",
+    "codex_rollout.jsonl",
+    # below
     "completions_text_list.jsonl",
     "hf_messages.jsonl",
     "hf_prompt_completion.jsonl",

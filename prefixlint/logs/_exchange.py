@@ -1,0 +1,121 @@
+"""What envelopes share: a body and its answer, of whatever API, become requests with what stands around them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from prefixlint.logs import Record
+from prefixlint.logs._detect import guess_body
+from prefixlint.logs._fields import as_response, output_of, text, usage_of
+from prefixlint.logs._values import table
+from prefixlint.model import Content, JsonObject, Latency, Messages, NoPrompt, Request, Text, Usage
+
+_LONGEST_LABEL = 200
+_SECRET = re.compile(
+    r"(?i)(?:^|[_\-. ])(?:auth(?:orization)?|api[_-]?keys?|bearer|token|secret|password|passwd|cookie|credentials?|"
+    r"private[_-]?key|access[_-]?key)(?:$|[_\-. ])"
+)
+_LOOKS_SECRET = re.compile(r"(?i)^(?:bearer |basic |sk-|sk_|pk-lf-|sk-lf-|AIza|AKIA|ghp_|xox[abp]-|hf_|eyJ)")
+"""How well-known credentials begin: OpenAI, LiteLLM, Langfuse, Google, AWS, GitHub, Slack, Hugging Face, JWT."""
+
+
+def exchange(
+    record: Record, name: str, body: Any, answer: Any, *, absent: str | None, known: Mapping[str, Any]
+) -> Iterator[Request]:
+    """Give the requests of a body with its answer, under the format `name`.
+
+    `known` are fields of `Request` that the envelope knows: what is not None wins over what the body says, times and
+    labels are merged, and the body's usage wins where it knows about the cache and the envelope does not. Where no body
+    is there, or none that some API reads, the request has no prompt, for the reason `absent`; nothing is given where
+    that is None as well.
+    """
+    envelope: JsonObject = {} if answer is None else {"response": answer}
+    found = guess_body(record, body, name=name, envelope=envelope) if body else []
+    if not found and absent is not None:
+        response = as_response(answer) or table(answer)
+        bare = Request(record.path, record.line, NoPrompt(absent), name, part=record.part, body={})
+        found = [
+            replace(bare, usage=_reported(response), output=output_of(response), model=text(response.get("model")))
+        ]
+    for request in found:
+        yield _with(request, known)
+
+
+def _reported(response: JsonObject) -> Usage | None:
+    held = (response.get("usage"), response.get("usageMetadata"), response.get("usage_metadata"))
+    return next((found for usage in held if (found := usage_of(usage)) is not None), None)
+
+
+def _with(request: Request, known: Mapping[str, Any]) -> Request:
+    changes = {name: value for name, value in known.items() if value is not None and value != ()}
+    if "fields" in changes:
+        changes["fields"] = {**request.fields, **changes["fields"]}
+    if "namespace" in changes:
+        changes["namespace"] = (*request.namespace, *changes["namespace"])
+    if "usage" in changes:
+        changes["usage"] = merged_usage(request.usage, changes["usage"])
+    if "latency" in changes:
+        changes["latency"] = _merged_latency(request.latency, changes["latency"])
+    return replace(request, **changes)
+
+
+def merged_usage(inner: Usage | None, outer: Usage) -> Usage:
+    """Put the usage of an answer and that of its envelope together; the answer is nearer to the server and wins."""
+    if inner is None or inner.prompt is None:
+        return outer
+    return Usage(
+        inner.prompt,
+        outer.cached if inner.cached is None else inner.cached,
+        outer.written if inner.written is None else inner.written,
+        outer.completion if inner.completion is None else inner.completion,
+    )
+
+
+def _merged_latency(inner: Latency | None, outer: Latency) -> Latency | None:
+    if inner is None:
+        return None if outer == Latency() else outer
+    pairs = (
+        (outer.total, inner.total),
+        (outer.ttft, inner.ttft),
+        (outer.queue, inner.queue),
+        (outer.prefill, inner.prefill),
+    )
+    return Latency(*(one if one is not None else other for one, other in pairs))
+
+
+def body_of(content: Content) -> JsonObject:
+    """Give a body in the OpenAI form for a log that holds none, so that places in it can be named."""
+    if not isinstance(content, Messages):
+        return {"prompt": content.text} if isinstance(content, Text) else {}
+    body: JsonObject = {"messages": content.messages}
+    return {"tools": content.tools, **body} if content.tools else body
+
+
+def labels(values: Mapping[Any, Any]) -> dict[str, str]:
+    """Give short values as the labels that people group by, without anything that is or is named like a credential."""
+    found: dict[str, str] = {}
+    for name, value in values.items():
+        if isinstance(value, bool):
+            shown = str(value).lower()
+        elif isinstance(value, str | int | float) and value != "":
+            shown = str(value)
+        else:
+            continue
+        if len(shown) <= _LONGEST_LABEL and not _LOOKS_SECRET.match(shown) and not _SECRET.search(str(name)):
+            found[str(name)] = shown
+    return found
+
+
+def plain_text(held: Any, encoding: Any) -> Any:
+    """Undo base64 where an encoding says so; JSON that is no string comes back as it is, what is no text gives None."""
+    if not isinstance(held, str) or str(encoding).lower() != "base64":
+        return held
+    try:
+        return base64.b64decode(held).decode("utf-8")
+    except (binascii.Error, ValueError):
+        return None
