@@ -89,19 +89,33 @@ def engine_pages() -> dict[str, str]:
 
 
 def _facts(table: Mapping[str, Any], depth: int = 2) -> Iterator[str]:
-    """Show a TOML table: its plain values in one table, each table below it under a heading of its own."""
+    """Show a TOML table: plain values, then facts with a source in one table, then the tables below under headings."""
     plain = {key: value for key, value in table.items() if not _is_table(value)}
+    sourced = {key: value for key, value in table.items() if isinstance(value, dict) and "value" in value}
     if plain:
-        yield "| fact | value |\n|---|---|"
-        yield from (f"| `{key}` | {_cell(_value(value))} |" for key, value in plain.items())
+        yield "| | |\n|---|---|"
+        yield from (f"| {key} | {_cell(_value(value))} |" for key, value in plain.items())
+        yield ""
+    if sourced:
+        yield "| fact | value | known from | note |\n|---|---|---|---|"
+        yield from (_fact(key, fact) for key, fact in sourced.items())
         yield ""
     for key, value in table.items():
-        if not _is_table(value):
+        if key in plain or key in sourced:
             continue
         for part in value if isinstance(value, list) else [value]:
             name = part.get("name") if isinstance(value, list) else None
             yield f"{'#' * min(depth, 6)} {key}{f': {name}' if name else ''}\n"
             yield from _facts(part, depth + 1)
+
+
+def _fact(key: str, fact: Mapping[str, Any]) -> str:
+    """Show one fact; what it holds beside the usual four keys goes into the note, so that nothing is left out."""
+    shown = ("value", "source", "confidence", "note")
+    rest = "; ".join(f"{name}: {_value(value)}" for name, value in fact.items() if name not in shown)
+    note = " ".join(part for part in (str(fact.get("note", "")), rest) if part)
+    known = f"{fact.get('source', '')} ({fact['confidence']})" if "confidence" in fact else str(fact.get("source", ""))
+    return f"| {key} | `{_value(fact['value']) or 'none'}` | {_cell(known)} | {_cell(note)} |"
 
 
 def _is_table(value: object) -> bool:

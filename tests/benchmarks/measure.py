@@ -17,7 +17,8 @@ class Cost:
     """What one run took.
 
     `cpu` is user + system seconds of the process and the children it waited for, `wall` seconds, `peak_mb` the peak
-    resident set of the largest single process in MB (10**6 bytes), as the kernel accounts it.
+    resident set of the largest single process in MB (10**6 bytes), as the kernel accounts it: from the fork on, so never
+    less than what the measuring process itself holds (some 25 MB in `make bench`).
     """
 
     cpu: float

@@ -1,0 +1,141 @@
+"""The generated documentation: what its generator writes, and that it notices what is out of date."""
+
+import importlib.util
+import sys
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def load():
+    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+generate = load()
+
+
+def test_every_log_format_has_a_page_and_a_row():
+    pages = generate.format_pages()
+    modules = [path for path in (ROOT / "prefixlint" / "logs").glob("*.py") if not path.name.startswith("_")]
+    assert len(pages) == len(modules) + 1
+    listed = pages["docs/formats/README.md"]
+    for path in pages:
+        if not path.endswith("README.md"):
+            assert f"({Path(path).name})" in listed
+
+
+def test_a_format_is_called_what_users_type():
+    assert "docs/formats/openai-chat.md" in generate.format_pages()
+
+
+def test_no_fact_of_an_engine_is_left_out():
+    pages = generate.engine_pages()
+    files = sorted((ROOT / "prefixlint" / "engines").glob("*.toml"))
+    assert files
+    for path in files:
+        page = pages[f"docs/engines/{path.stem}.md"].replace("\\|", "|")
+        for text in strings(tomllib.loads(path.read_text(encoding="utf-8"))):
+            assert " ".join(text.split()) in page
+
+
+def strings(value):
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from strings(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from strings(item)
+    else:
+        yield generate._value(value)
+
+
+def test_tables_of_tables_get_headings():
+    facts = {
+        "name": "x",
+        "price": [{"name": "small", "input": 1.5}, {"name": "large", "input": 3}],
+        "ttl": {"deep": {"s": 5}},
+    }
+    text = "\n".join(generate._facts(facts))
+    assert "## price: small" in text
+    assert "## price: large" in text
+    assert "### deep" in text
+    assert "| input | 1.5 |" in text
+
+
+def test_a_bar_in_a_fact_does_not_break_the_table():
+    row = generate._fact("match", {"value": "a", "source": "x | y", "confidence": "seen", "since": "1.2"})
+    assert row == "| match | `a` | x \\| y (seen) | since: 1.2 |"
+
+
+def test_help_does_not_depend_on_the_terminal(monkeypatch):
+    @click.command(help="One " + "word " * 60)
+    @click.option("--name", help="What it is called.")
+    def command(name):
+        pass
+
+    monkeypatch.setenv("COLUMNS", "40")
+    narrow = generate._help(command, "it", None)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert generate._help(command, "it", None) == narrow
+    assert max(map(len, narrow.splitlines())) > 60
+
+
+def test_the_check_says_which_file_is_stale_and_how(capsys):
+    same = {"a.md": "one\ntwo\n"}
+    assert generate.check(same, dict(same)) == 0
+    assert capsys.readouterr().out == ""
+    assert generate.check({"a.md": "one\nthree\n"}, same) == 1
+    told = capsys.readouterr()
+    assert "+three" in told.out
+    assert "-two" in told.out
+    assert "a.md" in told.err
+    assert "make docs" in told.err
+
+
+@pytest.mark.parametrize(("new", "old"), [({"new.md": "x\n"}, {}), ({}, {"gone.md": "x\n"})])
+def test_the_check_notices_missing_and_left_over_pages(new, old):
+    assert generate.check(new, old) == 1
+
+
+def test_writing_makes_and_removes_pages_and_then_the_check_passes(tmp_path, monkeypatch):
+    monkeypatch.setattr(generate, "ROOT", tmp_path)
+    left_over = tmp_path / "docs" / "formats" / "gone.md"
+    left_over.parent.mkdir(parents=True)
+    left_over.write_text("old\n")
+    assert generate.existing() == {"docs/formats/gone.md": "old\n"}
+    wanted = {"docs/formats/here.md": "new …\n", "docs/cli.md": "help\n"}
+    generate.write(wanted, generate.existing())
+    assert generate.existing() == wanted
+    assert generate.check(wanted, generate.existing()) == 0
+
+
+def test_the_readme_shows_output_only_of_this_program():
+    with pytest.raises(SystemExit, match="only prefixlint is run"):
+        generate._output("rm -rf fixtures")
+
+
+def test_the_readme_block_is_replaced_and_the_rest_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(generate, "ROOT", tmp_path)
+    monkeypatch.setattr(generate, "_output", lambda command: f"[{command}]")
+    text = "before\n<!-- output: prefixlint x -->\nstale\n<!-- end -->\nafter\n"
+    (tmp_path / "README.md").write_text(text)
+    shown = generate.readme_page()
+    assert shown == (
+        "before\n<!-- output: prefixlint x -->\n```text\n$ prefixlint x\n[prefixlint x]\n```\n<!-- end -->\nafter\n"
+    )
+    (tmp_path / "README.md").write_text(shown)
+    assert generate.readme_page() == shown, "doing it twice changes nothing"
+
+
+def test_the_readme_opens_with_output():
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "# prefixlint"
+    assert next(line for line in lines[1:] if line).startswith("<!-- output: prefixlint analyze ")
