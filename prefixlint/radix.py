@@ -2,7 +2,8 @@
 
 A radix tree whose edges are uint32 arrays. Walking an edge is one vectorised comparison, so a lookup costs about two
 microseconds an edge and not a step a token. What is kept is one copy of each distinct prefix: four bytes a distinct
-token, and about half a kilobyte for each place where sequences part or end.
+token, and about half a kilobyte for each place where sequences part or end. Long conversations make deep trees; there,
+nodes remember the way to one far below, which takes the tokens on that way a second time.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     Ids = NDArray[np.uint32]
 
 _PROBE = 512  # tokens compared at once while an edge still differs early; beyond it the rest of the edge is compared
+_SKIP = 48  # nodes that a skip leads over; only trees deeper than this have any
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +52,39 @@ class SharedPrefix:
 
 
 class _Node:
-    """One edge of the tree with what hangs below it. `count` is the number of sequences that run through its end."""
+    """One edge of the tree with what hangs below it.
 
-    __slots__ = ("children", "count", "edge", "ends", "owner")
+    `depth` is the number of tokens from the root to the end of the edge, `ended` how many sequences end exactly there.
+    `skip` leads over many nodes at once: the tokens on the way to a node below, and that node. It holds as long as
+    the node lies that much deeper, which a split of its edge changes.
+    """
 
-    def __init__(self, edge: Ids, owner: int) -> None:
+    __slots__ = ("children", "depth", "edge", "ended", "owner", "skip")
+
+    def __init__(self, edge: Ids, owner: int, depth: int) -> None:
         self.edge = edge
         self.owner = owner
-        self.count = 1
-        self.ends = False
+        self.depth = depth
+        self.ended = 0
         self.children: dict[int, _Node] = {}
+        self.skip: tuple[Ids, _Node] | None = None
 
     def split(self, at: int) -> None:
         """Cut the edge behind its first `at` tokens: this node keeps them, a new one below it takes the rest."""
-        lower = _Node(self.edge[at:], self.owner)
-        lower.count, lower.ends, lower.children = self.count, self.ends, self.children
-        self.edge, self.ends, self.children = self.edge[:at], False, {lower.edge.item(0): lower}
+        lower = _Node(self.edge[at:], self.owner, self.depth)
+        lower.ended, lower.children, lower.skip = self.ended, self.children, self.skip
+        self.depth -= self.edge.size - at
+        self.edge, self.ended, self.children, self.skip = self.edge[:at], 0, {lower.edge.item(0): lower}, None
+
+    def leap(self, ids: Ids) -> _Node | None:
+        """Give the node that the skip leads to where it holds and `ids` go all the way, else None."""
+        if self.skip is None:
+            return None
+        tokens, target = self.skip
+        n = tokens.size
+        if target.depth - self.depth == n <= ids.size and _common(tokens, ids[:n]) == n:
+            return target
+        return None
 
 
 def _common(a: Ids, b: Ids) -> int:
@@ -88,25 +107,22 @@ class PrefixIndex:
     """
 
     def __init__(self) -> None:
-        self._root = _Node(np.empty(0, np.uint32), -1)
-        self._root.count = 0
+        self._root = _Node(np.empty(0, np.uint32), -1, 0)
         self.distinct = 0
         """Tokens in the tree: the number of distinct prefixes, without the empty one."""
 
     def match(self, ids: Ids) -> Match:
         """Find the longest prefix of `ids` that an earlier sequence has too, and change nothing."""
-        node, done, inside = self._walk(ids)
-        return self._result(node, done, inside)
+        return self._result(*self._walk(self._root, ids))
 
     def match_insert(self, ids: Ids, owner: int, *, output: Ids | None = None) -> Match:
         """Match `ids`, then store it, followed by `output`: tokens that later sequences may match but this one not."""
-        node, done, inside = self._walk(ids, counting=True)
+        node, done, inside = self._walk(self._root, ids)
         result = self._result(node, done, inside)
         node = self._append(node, done, inside, ids, owner)
         if output is not None and output.size:
-            node, done, inside = self._walk(output, start=node, counting=True)
-            node = self._append(node, done, inside, output, owner)
-        node.ends = True
+            node = self._append(*self._walk(node, output), output, owner)
+        node.ended += 1
         return result
 
     def shared_prefixes(self, top: int, *, min_tokens: int = 1) -> list[SharedPrefix]:
@@ -114,58 +130,62 @@ class PrefixIndex:
 
         A prefix counts only where it could not be longer with the same requests; `min_tokens` leaves out short ones.
         """
-        found = (p for p in self._prefixes() if p.length >= min_tokens)
+        found = (p for p in self._prefixes() if p.length >= max(1, min_tokens))
         return nsmallest(top, found, key=lambda p: (-(p.requests - 1) * p.length, p.owner, p.length))
 
     def _prefixes(self) -> Iterator[SharedPrefix]:
-        stack = [(child, 0) for child in self._root.children.values()]
-        while stack:
-            node, above = stack.pop()
-            if node.count < 2:
-                continue
-            length = above + node.edge.size
-            if all(child.count < node.count for child in node.children.values()):
-                yield SharedPrefix(length, node.count, node.owner)
-            stack.extend((child, length) for child in node.children.values())
+        order = [self._root]
+        for node in order:  # grows while it is read: parents come before their children
+            order.extend(node.children.values())
+        through: dict[_Node, int] = {}
+        for node in reversed(order):
+            below = [through.pop(child) for child in node.children.values()]
+            through[node] = requests = node.ended + sum(below)
+            if requests > 1 and max(below, default=0) < requests:
+                yield SharedPrefix(node.depth, requests, node.owner)
 
-    def _walk(self, ids: Ids, *, start: _Node | None = None, counting: bool = False) -> tuple[_Node, int, int]:
+    def _walk(self, start: _Node, ids: Ids) -> tuple[_Node, int, int]:
         """Follow `ids` from a node: the last node touched, the tokens matched, and how many of them lie on its edge.
 
-        Those are the whole edge, or fewer where the sequence leaves or ends inside of it. With `counting`, one is added
-        to the count of each node that is run through to its end.
+        Those are the whole edge, or fewer where the sequence leaves or ends inside of it. A long way leaves skips.
         """
-        node, done, n = start or self._root, 0, ids.size
+        node, done, n = start, 0, ids.size
         inside = node.edge.size
-        if counting and start is None:
-            node.count += 1
+        mark, marked, steps = node, 0, 0
         while done < n:
+            target = node.leap(ids[done:]) if node.skip is not None else None
+            if target is not None:
+                done += target.depth - node.depth
+                node, inside = target, target.edge.size
+                mark, marked, steps = node, done, 0
+                continue
             child = node.children.get(ids.item(done))
             if child is None:
                 break
             node = child
-            edge = node.edge
-            inside = _common(edge, ids[done:])
+            inside = _common(node.edge, ids[done:])
             done += inside
-            if inside < edge.size:
+            if inside < node.edge.size:
                 break
-            if counting:
-                node.count += 1
+            steps += 1
+            if steps == _SKIP:
+                mark.skip = (ids[marked:done].copy(), node)
+                mark, marked, steps = node, done, 0
         return node, done, inside
 
     @staticmethod
     def _result(node: _Node, done: int, inside: int) -> Match:
         if done == 0:
             return NOTHING
-        return Match(done, node.owner, node.ends and inside == node.edge.size)
+        return Match(done, node.owner, node.ended > 0 and inside == node.edge.size)
 
     def _append(self, node: _Node, done: int, inside: int, ids: Ids, owner: int) -> _Node:
         """Store what a walk did not find; give the node at which the sequence ends."""
         if inside < node.edge.size:
             node.split(inside)
-            node.count += 1
         if done == ids.size:
             return node
-        leaf = _Node(ids[done:].copy(), owner)
+        leaf = _Node(ids[done:].copy(), owner, node.depth + ids.size - done)
         node.children[ids.item(done)] = leaf
         self.distinct += ids.size - done
         return leaf

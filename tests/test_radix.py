@@ -9,10 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prefixlint import radix
 from prefixlint.radix import NOTHING, Match, PrefixIndex, SharedPrefix
 
 SEQUENCES = st.lists(st.lists(st.integers(0, 2), max_size=12), max_size=30)
 """Few distinct tokens, so that sequences often share, split and end inside one another."""
+
+
+@pytest.fixture(autouse=True, scope="module", params=[1, 2, 5, radix._SKIP])
+def skip(request):
+    """Small trees have no skips unless these are short."""
+    before, radix._SKIP = radix._SKIP, request.param
+    yield request.param
+    radix._SKIP = before
 
 
 def ids(*tokens):
@@ -139,16 +148,32 @@ def test_ten_thousand_children():
     assert index.match(ids(5, 9_999, 9_999)) == Match(3, 9_999, True)
 
 
-def test_a_conversation_of_two_thousand_turns():
-    """The tree is as deep as the conversation is long; nothing may recurse."""
+def test_a_conversation_of_five_thousand_turns(skip):
+    """The tree is as deep as the conversation is long: nothing may recurse, or visit every turn for every turn."""
     index = PrefixIndex()
-    whole = np.arange(2_000 * 3, dtype=np.uint32)
-    for turn in range(1, 2_001):
+    turns = 5_000 if skip > 5 else 200
+    whole = np.arange(turns * 3, dtype=np.uint32)
+    begin = time.process_time()
+    for turn in range(1, turns + 1):
         found = index.match_insert(whole[: turn * 3], turn)
-        assert found.length == (turn - 1) * 3
-        assert found.extends == (turn > 1)
+        assert found == Match((turn - 1) * 3, turn - 1 if turn > 1 else None, turn > 1)
     assert index.distinct == whole.size
-    assert index.shared_prefixes(1)[0].requests > 1
+    assert index.shared_prefixes(1) == [SharedPrefix(turns // 2 * 3, turns // 2 + 1, turns // 2)]
+    assert time.process_time() - begin < 8
+
+
+def test_two_long_conversations_that_take_turns():
+    """Their ways share the first nodes, so each leads the skips there its own way; both stay right."""
+    index = PrefixIndex()
+    talks = [np.arange(900, dtype=np.uint32) + np.uint32(start) for start in (0, 0, 5_000)]
+    talks[1][450:] += np.uint32(1_000)
+    for turn in range(1, 301):
+        for number, talk in enumerate(talks):
+            found = index.match_insert(talk[: turn * 3], number)
+            expected = turn * 3 if number == 1 and turn <= 150 else (turn - 1) * 3
+            assert found.length == expected
+    for number, talk in enumerate(talks):
+        assert index.match(talk) == Match(900, number, True)
 
 
 def test_keeps_no_array_of_the_caller():
