@@ -112,7 +112,7 @@ def read(
     from prefixlint.logs import _detect, _read
 
     only = None if log_format is None else _detect.named(log_format)
-    return _read.read(_read.unique(paths), only, stdin, on_bytes, index or _read.Index())
+    return _read.read(_read.unique(paths), only, stdin, on_bytes, index)
 
 
 def fetch(
@@ -131,7 +131,7 @@ def fetch(
     from prefixlint.logs import _detect, _read
 
     only = None if log_format is None else _detect.named(log_format)
-    return _read.fetch(_read.unique(paths), wanted, only, stdin, index or _read.Index())
+    return _read.fetch(_read.unique(paths), wanted, only, stdin, index)
 
 
 def new_index() -> Index:

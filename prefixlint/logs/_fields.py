@@ -90,18 +90,19 @@ _TIMES = (
 )
 _ENDS = ("end_time", "endTime", "completed_at", "completedAt", "response_time_stamp", "response_timestamp")
 _FIRST_TOKEN_TIMES = ("completionStartTime", "completion_start_time", "first_token_time")
-_TOTALS = ("latency", "duration", "total_time", "elapsed", "e2e_latency", "response_time", "request_duration", "delay")
-_TTFTS = ("ttft", "time_to_first_token", "timeToFirstToken", "first_token_latency")
-_UNITS = (
-    ("_ms", 1e-3),
-    ("_s", 1.0),
-    ("_sec", 1.0),
-    ("_seconds", 1.0),
-    ("_us", 1e-6),
-    ("_ns", 1e-9),
-    ("Ms", 1e-3),
-    ("", 1.0),
+_UNITS = {"_ms": 1e-3, "_s": 1.0, "_sec": 1.0, "_seconds": 1.0, "_us": 1e-6, "_ns": 1e-9, "Ms": 1e-3, "": 1.0}
+
+
+def _in_units(*names: str) -> dict[str, float]:
+    return {name + ending: unit for name in names for ending, unit in _UNITS.items()}
+
+
+_TOTALS = _in_units(
+    "latency", "duration", "total_time", "elapsed", "e2e_latency", "response_time", "request_duration", "delay"
 )
+_TTFTS = _in_units("ttft", "time_to_first_token", "timeToFirstToken", "first_token_latency")
+_QUEUES = _in_units("queue_time", "queue")
+_PREFILLS = _in_units("prefill_time", "prefill")
 _SESSIONS = (
     "session_id",
     "sessionId",
@@ -117,6 +118,7 @@ _USERS = ("user_id", "userId", "user", "end_user", "endUser", "safety_identifier
 _IDS = ("id", "request_id", "requestId", "req_id", "rid", "custom_id", "call_id", "uuid", "trace_id")
 _SALTS = (("cache_salt", "salt"), ("extra_key", "extra_key"), ("lora_path", "lora"), ("lora_name", "lora"))
 _LORAS = ("lora_request", "lora")
+_SEPARATORS = frozenset(key for key, _ in _SALTS) | frozenset(_LORAS)
 _ORGANISATIONS = (
     "organization",
     "organization_id",
@@ -235,20 +237,20 @@ def latency_of(values: Mapping[str, Any]) -> Latency | None:
         if start is not None:
             total = _since(start, values, _ENDS) if total is None else total
             ttft = _since(start, values, _FIRST_TOKEN_TIMES) if ttft is None else ttft
-    queue, prefill = _duration(values, ("queue_time", "queue")), _duration(values, ("prefill_time", "prefill"))
+    queue, prefill = _duration(values, _QUEUES), _duration(values, _PREFILLS)
     if total is None and ttft is None and queue is None and prefill is None:
         return None
     return Latency(total, ttft, queue, prefill)
 
 
-def _duration(values: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
-    for name in names:
-        for ending, unit in _UNITS:
-            key = name + ending
-            if key in values:
-                found = number(values[key])
-                if found is not None and found >= 0:
-                    return found * unit
+def _duration(values: Mapping[str, Any], keys: Mapping[str, float]) -> float | None:
+    """Give the first key of a table (key to its unit in seconds) that holds a duration."""
+    if keys.keys().isdisjoint(values):
+        return None
+    for key, unit in keys.items():
+        found = number(values.get(key))
+        if found is not None and found >= 0:
+            return found * unit
     return None
 
 
@@ -301,15 +303,18 @@ def namespace_of(body: Mapping[str, Any], envelope: Mapping[str, Any] = _NOTHING
     """Give what separates caches besides the model: salts, LoRA adapters, the organisation."""
     found: list[str] = []
     for values in (body, body.get("extra_body"), envelope):
-        if isinstance(values, dict) and values:
+        if isinstance(values, dict) and not _SEPARATORS.isdisjoint(values):
             found += [f"{name}={value}" for key, name in _SALTS if (value := text(values.get(key))) is not None]
             found += [f"lora={adapter}" for key in _LORAS if (adapter := _adapter(values.get(key))) is not None]
-    if envelope:
-        headers = envelope.get("headers")
-        owner = _first_text(envelope, _ORGANISATIONS)
-        owner = _first_text(headers, _ORGANISATIONS) if owner is None and isinstance(headers, dict) else owner
-        found += [] if owner is None else [f"org={owner}"]
+    if envelope and (owner := _owner(envelope)) is not None:
+        found.append(f"org={owner}")
     return tuple(dict.fromkeys(found)) if found else ()
+
+
+def _owner(envelope: Mapping[str, Any]) -> str | None:
+    owner = _first_text(envelope, _ORGANISATIONS)
+    headers = envelope.get("headers")
+    return _first_text(headers, _ORGANISATIONS) if owner is None and isinstance(headers, dict) else owner
 
 
 def _adapter(value: Any) -> str | None:

@@ -58,8 +58,9 @@ def _loads_again(data: bytes, complaint: str) -> Any:
 
 
 def _what(error: json.JSONDecodeError) -> str:
-    cut = "the line is cut off" if error.pos >= len(error.doc.rstrip()) else error.msg
-    return f"invalid JSON: {cut} (column {error.colno})"
+    if error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string"):
+        return "invalid JSON: it is cut off"
+    return f"invalid JSON: {error.msg} (column {error.colno})"
 
 
 def maybe(text: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from array import array
 from bisect import bisect_left
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -68,22 +69,33 @@ def read(
     only: Format | None,
     stdin: BinaryIO | None,
     on_bytes: Callable[[int, int | None], None] | None,
-    index: Index,
+    index: Index | None,
 ) -> Iterator[Request | Skip]:
     """Read all inputs; see `prefixlint.logs.read`."""
-    progress = _progress(inputs, on_bytes, index)
-    skips: list[Skip] = []
-    found = False
-    for item in inputs:
-        for result in _read_one(item, only, stdin, progress, index):
-            if isinstance(result, Skip):
-                if len(skips) < _SAMPLED_LINES:
-                    skips.append(result)
-            else:
-                found = True
-            yield result
-    if not found:
-        raise _nothing(skips)
+    with _own(index) as memory:
+        progress = _progress(inputs, on_bytes, memory)
+        skips: list[Skip] = []
+        found = False
+        for item in inputs:
+            for result in _read_one(item, only, stdin, progress, memory):
+                if isinstance(result, Skip):
+                    if len(skips) < _SAMPLED_LINES:
+                        skips.append(result)
+                else:
+                    found = True
+                yield result
+        if not found:
+            raise _nothing(skips)
+
+
+@contextmanager
+def _own(index: Index | None) -> Iterator[Index]:
+    """Give the caller's index, or one that is closed at the end."""
+    if index is not None:
+        yield index
+        return
+    with closing(Index()) as memory:
+        yield memory
 
 
 def _progress(
@@ -129,7 +141,8 @@ def _read_stream(
 ) -> Iterator[Request | Skip]:
     try:
         stream, start = _io.open_plain(raw, progress.add if progress else None)
-        layout, records = _records.records(item.path, stream, _detect.knows_csv)
+        kind = only.KIND if only else None
+        layout, records = _records.records(item.path, stream, _detect.knows_csv, kind)
         plain = layout == "text" and _is_plain(item, only, stream)
     except (_io.BrokenStreamError, OSError) as error:
         yield Skip(item.path, 0, "broken-stream", f"cannot be read: {error}")
@@ -169,9 +182,20 @@ def fetch(
     wanted: Iterable[tuple[str, int, int]],
     only: Format | None,
     stdin: BinaryIO | None,
-    index: Index,
+    index: Index | None,
 ) -> Iterator[Request]:
     """Read some requests again; see `prefixlint.logs.fetch`."""
+    with _own(index) as memory:
+        yield from _fetch(inputs, wanted, only, stdin, memory)
+
+
+def _fetch(
+    inputs: list[_io.Input | _io.Missing],
+    wanted: Iterable[tuple[str, int, int]],
+    only: Format | None,
+    stdin: BinaryIO | None,
+    index: Index,
+) -> Iterator[Request]:
     by_path: dict[str, set[tuple[int, int]]] = {}
     for path, line, part in wanted:
         by_path.setdefault(path, set()).add((line, part))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MAX_LINE = 512 << 20
 MAX_DOCUMENT = 1 << 30
 _HEAD = 1 << 20
+_LOOKED_AT = 40
 _PICKLE_PROTOCOLS = frozenset(b"\x02\x03\x04\x05")
 _TEXT_PICKLES = (b"(dp0\n", b"(lp0\n", b"(dp1\n", b"ccopy_reg\n")
 _BINARY = {
@@ -52,14 +53,16 @@ class Raw(NamedTuple):
 
 
 def records(
-    path: str, stream: io.BufferedReader, knows_csv: Callable[[dict[str, str]], bool]
+    path: str, stream: io.BufferedReader, knows_csv: Callable[[dict[str, str]], bool], kind: RecordKind | None = None
 ) -> tuple[str, Iterator[Raw | Skip]]:
     """Give the layout of a file (`empty`, `binary`, `json`, `document`, `csv`, `parquet` or `text`) and its records.
 
-    `knows_csv` says whether a first row (by its header) is one that some format reads.
+    `knows_csv` says whether a first row (by its header) is one that some format reads; `kind` is what the user's format
+    wants, if there is one.
     """
-    head = stream.peek(_HEAD)
-    layout = _layout(head, knows_csv)
+    layout = _layout(stream.peek(_HEAD), knows_csv)
+    if kind == "text" and layout in ("json", "document", "csv"):
+        layout = "text"
     give = {
         "empty": _empty,
         "binary": _binary,
@@ -93,20 +96,21 @@ def _layout(head: bytes, knows_csv: Callable[[dict[str, str]], bool]) -> str:
         return "parquet"
     if _binary_kind(head):
         return "binary"
-    lines = [line for line in body[:_HEAD].split(b"\n", 40) if line.strip()]
+    lines = [line for line in body.split(b"\n", _LOOKED_AT)[:_LOOKED_AT] if line.strip()]
     if body[:1] in b"{[" and _DOCUMENT_START.match(lines[0].rstrip()):
-        return _json_layout(lines, whole=b"\n" in body)
+        return "json" if _is_lines(lines) else "document"
+    if 2 * sum(line.startswith(b"{") for line in lines) >= len(lines):
+        return "json"
     if knows_csv(_first_row(body)):
         return "csv"
     return "text"
 
 
-def _json_layout(lines: list[bytes], *, whole: bool) -> str:
-    if not whole or _parses(lines[0]):
-        return "json"
-    if len(lines) > 1 and lines[1].startswith(b"{") and _parses(lines[1]) and not lines[0].rstrip().endswith(b"["):
-        return "json"
-    return "document"
+def _is_lines(lines: list[bytes]) -> bool:
+    """Whether a file that begins as JSON holds a value a line: an indented document has one `{` at the margin only."""
+    if len(lines) == 1 or _parses(lines[0]):
+        return True
+    return lines[0].startswith(b"{") and any(line.startswith(b"{") and line.strip() != b"{" for line in lines[1:])
 
 
 def _parses(line: bytes) -> bool:
@@ -126,7 +130,7 @@ def _binary_kind(head: bytes) -> str | None:
     if head[257:262] == b"ustar":
         return "a tar archive (unpack it first)"
     start = head[:1024]
-    return "binary data" if b"\0" in start and start[:1] not in b"{[" else None
+    return "binary data" if b"\0" in start and not start.lstrip(b"\0 \t\r\n").startswith((b"{", b"[")) else None
 
 
 def _empty(path: str, stream: io.BufferedReader) -> Iterator[Raw | Skip]:
@@ -215,9 +219,13 @@ def _document(path: str, stream: io.BufferedReader) -> Iterator[Raw | Skip]:
             yield Raw(number, "json", element, 0)
 
 
-def is_conversation(value: list[Any]) -> bool:
+def is_conversation(value: Any) -> bool:
     """Whether a list is one list of messages rather than a list of requests."""
-    return bool(value) and all(isinstance(item, dict) and "role" in item and "content" in item for item in value)
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(item, dict) and "role" in item and "content" in item for item in value)
+    )
 
 
 def _text(line: bytes) -> str:
