@@ -158,7 +158,8 @@ class Dispatcher:
         if raw.kind == "text":
             return self._line(raw)
         record = Record(self._path, raw.line, raw.kind, raw.value, raw.value, _NO_ENVELOPE)
-        return self._offer(record, tuple(raw.value)) or (self._unknown(record),)
+        taken = self._offer(record, tuple(raw.value))
+        return (self._unknown(record),) if taken is None else taken
 
     def finish(self) -> Iterator[Request | Skip]:
         """Give what readers held back."""
@@ -288,6 +289,11 @@ def _signature(record: Record) -> Any:
     return tuple(value), tuple(body) if type(body) is dict else type(body)
 
 
+@cache
+def _dialects() -> tuple[Format, ...]:
+    return tuple(item for item in formats() if getattr(item, "BODY", False))
+
+
 def guess_body(record: Record, body: Any, *, name: str, envelope: Mapping[str, Any] | None = None) -> list[Request]:
     """Read a body of any API dialect that stands inside another format's record.
 
@@ -299,9 +305,8 @@ def guess_body(record: Record, body: Any, *, name: str, envelope: Mapping[str, A
     inner, around = unwrap(body)
     outer = record.envelope if envelope is None else envelope
     merged = {**outer, **around} if around else outer
-    offered = replace(record, kind="json", value=inner, body=inner, envelope=merged)
-    dialects = [item for item in formats() if getattr(item, "BODY", False)]
-    scored = sorted(((-item.detect(offered), item.NAME, item) for item in dialects), key=lambda one: one[:2])
+    offered = Record(record.path, record.line, "json", inner, inner, merged, record.part)
+    scored = sorted(((-item.detect(offered), item.NAME, item) for item in _dialects()), key=lambda one: one[:2])
     for score, _, item in scored:
         if score >= 0:
             break

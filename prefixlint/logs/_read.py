@@ -7,7 +7,6 @@ from array import array
 from bisect import bisect_left
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
 from prefixlint.errors import LogRefusedError, NoInputError
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from prefixlint.logs import Format
 
 _SAMPLED_LINES = 200
-_LONGEST_REASON = 200
-# What code that looks into the JSON of strangers raises when a value is of a kind that it did not think of.
-_FAULTS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 @dataclass(slots=True)
@@ -136,8 +132,13 @@ def _read_one(
     except OSError as error:
         yield Skip(item.path, 0, "unreadable", f"cannot be opened: {error.strerror or error}")
         return
+    silent = True
     with raw:
-        yield from _read_stream(item, only, raw, progress, index)
+        for result in _read_stream(item, only, raw, progress, index):
+            silent = False
+            yield result
+    if silent:
+        yield Skip(item.path, 0, "no-requests", "no line of this file is a request that a known format writes")
 
 
 def _read_stream(
@@ -160,18 +161,9 @@ def _read_stream(
         if offsets is not None and start is not None:
             offsets.lines.append(record.line)
             offsets.starts.append(start + record.offset)
-        yield from _safely(item.path, record.line, partial(dispatcher.feed, record))
-    yield from _safely(item.path, 0, dispatcher.finish)
+        yield from dispatcher.feed(record)
+    yield from dispatcher.finish()
     _remember(index, item.path, offsets, dispatcher)
-
-
-def _safely(path: str, line: int, give: Callable[[], Iterable[Request | Skip]]) -> Iterator[Request | Skip]:
-    """Turn a fault of a reader into a Skip of its record, so that it costs one line and not the log."""
-    try:
-        yield from give()
-    except _FAULTS as error:
-        reason = f"a reader failed on this record ({type(error).__name__}: {error}); please report it"
-        yield Skip(path, line, "reader-fault", reason[:_LONGEST_REASON])
 
 
 def _is_plain(item: _io.Input, only: Format | None, stream: io.BufferedReader) -> bool:
