@@ -3,6 +3,7 @@
 import gzip
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,13 @@ class Sample:
 
     file: str
     format: str
-    # of: time (exact), second (time to the second), session, user, usage, latency, ttft, answer
+    # of: time (exact), second (time to the second), yearless (the same without a year), session, user, usage, latency,
+    # ttft, answer
     carries: str = ""
     # of: messages (system, turns and tools), text (a rendered prompt), none (no prompt)
     prompt: str = "messages"
     ids: tuple[str, ...] = ALL
+    lines: tuple[int, ...] = (1, 2, 3, 4)
 
 
 TABLE = [
@@ -56,6 +59,22 @@ TABLE = [
     Sample("otel_openllmetry_spans.json", "openllmetry", "time session user usage latency"),
     Sample("openinference_otlp_spans.json", "openinference", "time session user usage latency"),
     Sample("phoenix_spans_dataframe.jsonl", "phoenix", "time session user usage latency"),
+    Sample("vllm_request_log_v0.8.log", "vllm", "yearless", prompt="text", lines=(2, 5, 8, 11)),
+    Sample("vllm_request_log_v0.33_debug.log", "vllm", "yearless", prompt="ids", lines=(1, 3, 5, 7)),
+    Sample("vllm_request_log_v0.33_json_body.log", "vllm", "yearless user"),
+    Sample("sglang_requests_json.log", "sglang", "time usage latency", prompt="ids", lines=(1, 3, 5, 7)),
+    Sample("sglang_request_metrics_export.log", "sglang-metrics", "time usage latency", prompt="text"),
+    Sample(
+        "llamacpp_server_verbose.log",
+        "llamacpp",
+        "second user usage latency ttft answer",
+        lines=(11, 22, 33, 44),
+    ),
+    Sample("tgi_generate_bodies.jsonl", "tgi", prompt="text"),
+    Sample("tgi_router.log", "tgi-log", "time latency", prompt="none"),
+    Sample("ollama_chat_bodies.jsonl", "ollama"),
+    Sample("lmcache_agent_trace.jsonl", "lmcache-agent", "time session", prompt="text"),
+    Sample("langsmith_bulk_export.parquet", "langsmith", "time session user usage latency ttft answer"),
     Sample("sagemaker_data_capture.jsonl", "sagemaker", "time user usage answer"),
 ]
 
@@ -136,6 +155,9 @@ def check_prompt(request, row, kind):
 def check_facts(request, row, carries):
     if "time" in carries or "second" in carries:
         assert request.time == pytest.approx(row["epoch"], abs=1e-6 if "time" in carries else 1.0)
+    elif "yearless" in carries:
+        moment, expected = (datetime.fromtimestamp(one, UTC) for one in (request.time, row["epoch"]))
+        assert moment.replace(year=expected.year) == expected.replace(microsecond=0)
     else:
         assert request.time is None
     assert request.session == (row["session"] if "session" in carries else None)
@@ -167,7 +189,7 @@ def test_sample_gives_the_canonical_requests(sample):
     assert {request.format for request in found} == {sample.format}
     assert len(found) == len(sample.ids)
     places = [(request.line, request.part) for request in found]
-    assert places == [(n + 1, 0) for n in range(len(found))]
+    assert places == [(line, 0) for line in sample.lines[: len(found)]]
     for request, row_id in zip(found, sample.ids, strict=True):
         check_prompt(request, EXPECTED[row_id], sample.prompt)
         check_facts(request, EXPECTED[row_id], sample.carries.split())
@@ -179,7 +201,8 @@ def test_sample_is_found_by_content_and_not_by_name(sample, tmp_path):
     data = (SAMPLES / sample.file).read_bytes()
     plain = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
     renamed = tmp_path / "some.thing"
-    renamed.write_bytes(b"\xef\xbb\xbf" + plain.replace(b"\n", b"\r\n"))
+    binary = plain.startswith(b"PAR1")
+    renamed.write_bytes(plain if binary else b"\xef\xbb\xbf" + plain.replace(b"\n", b"\r\n"))
     as_is = [(r.format, r.content, r.time, r.session, r.usage) for r in requests_of(SAMPLES / sample.file)]
     assert [(r.format, r.content, r.time, r.session, r.usage) for r in requests_of(renamed)] == as_is
 
@@ -208,6 +231,30 @@ SPECIAL = {
     "csv_gateway_request_json.csv",
     "claude_code_session.jsonl",
     "codex_rollout.jsonl",
+    # tests/test_log_engines.py
+    "ollama_generate_bodies.jsonl",
+    "ollama_pairs.jsonl",
+    "ollama_server_debug.log",
+    "vllm_request_log_v0.33_info.log",
+    # tests/test_log_traces.py
+    "azure_llm_trace_2023.csv",
+    "baseten_trace.parquet",
+    "burstgpt.csv",
+    "dynamo_request_trace_v1.jsonl",
+    "lmcache_lookup_hashes.jsonl",
+    "qwen_bailian_trace.jsonl",
+    "tracelab_rounds.jsonl",
+    "weka_trace.json",
+    # tests/test_log_workloads.py
+    "aibrix_workload.jsonl",
+    "aiperf_inputs.json",
+    "aiperf_mooncake_variants.jsonl",
+    "aiperf_multi_turn.jsonl",
+    "aiperf_single_turn.jsonl",
+    "guidellm.jsonl",
+    "sglang_bench_agentic_trace.json",
+    "sglang_bench_openai.jsonl",
+    "vllm_bench_custom.jsonl",
     # below
     "completions_text_list.jsonl",
     "hf_messages.jsonl",
