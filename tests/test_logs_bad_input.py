@@ -454,6 +454,7 @@ def drain(path, **options):
         for item in read([str(path)], **options):
             assert isinstance(item, (Request, Skip))
             assert item.line >= 0
+            assert not isinstance(item, Skip) or item.slug != "reader-fault", item.reason
     except PrefixlintError as error:
         complaint = error
     else:

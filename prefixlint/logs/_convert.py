@@ -197,9 +197,8 @@ def simple_content(content: Any) -> Any:
     if not isinstance(content, list):
         return content
     parts = [_part(part) for part in content]
-    if len(parts) == 1 and parts[0].get("type") == "text":
-        return parts[0]["text"]
-    return parts
+    only = parts[0] if len(parts) == 1 else {}
+    return only["text"] if only.get("type") == "text" and isinstance(only.get("text"), str) else parts
 
 
 def _part(part: Any) -> JsonObject:

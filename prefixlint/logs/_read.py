@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect_left
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
 from prefixlint.errors import LogRefusedError, NoInputError
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from prefixlint.logs import Format
 
 _SAMPLED_LINES = 200
+_LONGEST_REASON = 200
+# What code that looks into the JSON of strangers raises when a value is of a kind that it did not think of.
+_FAULTS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 @dataclass(slots=True)
@@ -161,9 +165,18 @@ def _read_stream(
         if offsets is not None and start is not None:
             offsets.lines.append(record.line)
             offsets.starts.append(start + record.offset)
-        yield from dispatcher.feed(record)
-    yield from dispatcher.finish()
+        yield from _safely(item.path, record.line, partial(dispatcher.feed, record))
+    yield from _safely(item.path, 0, dispatcher.finish)
     _remember(index, item.path, offsets, dispatcher)
+
+
+def _safely(path: str, line: int, give: Callable[[], Iterable[Request | Skip]]) -> Iterator[Request | Skip]:
+    """Turn a fault of a reader into a Skip of its record, so that it costs one line and not the log."""
+    try:
+        yield from give()
+    except _FAULTS as error:
+        reason = f"a reader failed on this record ({type(error).__name__}: {error}); please report it"
+        yield Skip(path, line, "reader-fault", reason[:_LONGEST_REASON])
 
 
 def _is_plain(item: _io.Input, only: Format | None, stream: io.BufferedReader) -> bool:

@@ -27,6 +27,11 @@ def hint(slug: str) -> str | None:
     return None if found is None else str(found["hint"])
 
 
+def names() -> tuple[str, ...]:
+    """Give what recipes exist, sorted: what `prefixlint record --how` takes."""
+    return tuple(sorted(load()["recipes"]))
+
+
 def refusal(path: str, line: int, slug: str) -> Skip:
     """Give the Skip of a file or line that holds no prompt. Once a file is enough; line 0 stands for the file."""
     return Skip(path, line, slug, str(load()["refusals"][slug]["reason"]))

@@ -25,8 +25,9 @@ KIND: RecordKind = "json"
 BODY = True
 STATELESS = True
 
-_BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "document", "server_tool_use"))
-_OPENAI_ROLES = frozenset(("system", "developer", "tool", "function"))
+# tuples: what stands in a log may be of a kind that has no hash
+_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "document", "server_tool_use")
+_OPENAI_ROLES = ("system", "developer", "tool", "function")
 _KEYS = ("anthropic_version", "anthropic_beta", "stop_sequences", "mcp_servers", "context_management", "container")
 
 

@@ -26,7 +26,7 @@ KIND: RecordKind = "json"
 BODY = True
 STATELESS = True
 
-_FOREIGN_BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking"))
+_FOREIGN_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking")
 _CALL_KEYS = (
     "model",
     "temperature",

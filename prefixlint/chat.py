@@ -1,0 +1,348 @@
+"""From messages to the text that a model's engine gives its tokenizer. Jinja alone; nothing here tokenizes.
+
+`ChatTemplate.render` equals `transformers.apply_chat_template(tokenize=False)`; `ChatTemplate.prompt` is what the
+engine's chat route makes of a request, `normalise` included. Templates run in a sandbox with limits (`sandbox.py`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType, TracebackType
+from typing import Any
+
+import jinja2
+import orjson
+
+from prefixlint.chatroute import ContentFormat, Route, content_format, normalise, normalise_tools
+from prefixlint.errors import ModelError, TemplateError, TemplateRefusedError
+from prefixlint.jinja_limits import LimitError
+from prefixlint.model import JsonObject, Messages, Output
+from prefixlint.modelfiles import ModelFiles
+from prefixlint.sandbox import FIXED_TIME, Environment
+
+__all__ = ["FIXED_TIME", "ChatTemplate", "Route", "generated_text", "normalise", "template_arguments"]
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_SOURCE_LIMIT = 2**20  # characters; the longest published chat templates are below 50,000
+_KNOWN_TOOL_LISTS = 256
+_ROUTES: tuple[Route, ...] = ("vllm", "sglang")
+_RESERVED = ("messages", "tools", "chat_template", "tokenize", "add_generation_prompt", "continue_final_message")
+_REASONING = ("reasoning_content", "thinking", "reasoning")  # the order in which transformers looks
+_TAG = "CONTINUE_FINAL_MESSAGE_TAG "  # transformers' own, so that templates that trim behave the same
+
+
+class _Compiled:
+    """One Jinja source, compiled, with what the engines read from its syntax tree."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.environment = Environment()
+        self.template, self.formats = _compile(self.environment, source)
+        self.knows_developer = '"developer"' in source or "'developer'" in source
+
+    def render(self, variables: dict[str, Any], time: float | None) -> str:
+        environment = self.environment
+        environment.begin(time)
+        try:
+            return str(environment.concat(self.template.root_render_func(self.template.new_context(variables))))
+        except (LimitError, jinja2.exceptions.SecurityError, RecursionError, MemoryError, OverflowError) as error:
+            raise self._stopped(error) from error
+        except Exception as error:  # a template is a foreign program: what it raises is its answer
+            raise TemplateRefusedError(
+                f"the chat template refuses this conversation{self._where(error)}: {_words(error)}",
+                slug="template-refused",
+            ) from error
+
+    def _stopped(self, error: BaseException) -> TemplateError:
+        if isinstance(error, jinja2.exceptions.SecurityError):
+            what = "tries to leave the sandbox"
+        elif isinstance(error, RecursionError):
+            what = "calls itself too deeply"
+        else:
+            what = "is stopped"
+        return TemplateError(
+            f"the chat template {what}{self._where(error)}: {_words(error)}",
+            slug="template-stopped",
+            hint="use another one with --chat-template FILE",
+        )
+
+    def _where(self, error: BaseException) -> str:
+        line = None
+        trace: TracebackType | None = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == "<template>":
+                line = self.template.get_corresponding_lineno(trace.tb_lineno)
+            trace = trace.tb_next
+        return "" if line is None else f" (line {line})"
+
+
+@lru_cache(maxsize=64)
+def _compiled(source: str) -> _Compiled:
+    return _Compiled(source)
+
+
+def _compile(environment: Environment, source: str) -> tuple[jinja2.Template, dict[Route, ContentFormat]]:
+    if len(source) > _SOURCE_LIMIT:
+        raise TemplateError("the chat template is longer than 1 Mi characters", slug="template-too-large")
+    environment.begin(None)
+    try:
+        tree = environment.parse(source)
+        formats: dict[Route, ContentFormat] = {route: content_format(tree, source, route) for route in _ROUTES}
+        code = environment.compile(tree)
+        return jinja2.Template.from_code(environment, code, environment.make_globals(None)), formats
+    except jinja2.exceptions.TemplateSyntaxError as error:
+        raise TemplateError(
+            f"the chat template does not compile (line {error.lineno}): {error.message}",
+            slug="template-syntax",
+            hint="give a Jinja chat template with --chat-template FILE",
+        ) from error
+    except Exception as error:  # Jinja and Python report nesting and size in many ways
+        raise TemplateError(f"the chat template does not compile: {_words(error)}", slug="template-syntax") from error
+
+
+def _words(error: BaseException) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text if len(text) <= 500 else text[:500] + " …"
+
+
+@dataclass(frozen=True)
+class ChatTemplate:
+    """The chat templates of one model, compiled once.
+
+    `templates` maps names to compiled sources: `tool_use` is taken where tools are given, else `default`.
+    `special_tokens` are variables of each template.
+    """
+
+    templates: Mapping[str, _Compiled]
+    special_tokens: Mapping[str, str] = field(default_factory=dict)
+    _tools: OrderedDict[bytes, list[JsonObject]] = field(default_factory=OrderedDict, repr=False, compare=False)
+
+    @classmethod
+    def compile(
+        cls, source: str | ModelFiles | Mapping[str, str], *, special_tokens: Mapping[str, str] = _NOTHING
+    ) -> ChatTemplate:
+        """Compile a source, named sources, or those of a model (with its special tokens).
+
+        Raises TemplateError for one that does not compile, ModelError for a model without one.
+        """
+        if isinstance(source, ModelFiles):
+            special_tokens = {**source.special_tokens, **special_tokens}
+            if not source.templates:
+                raise ModelError(
+                    f"{source.name} has no chat template",
+                    slug="no-chat-template",
+                    hint="give one with --chat-template FILE",
+                )
+            source = source.templates
+        named = {"default": source} if isinstance(source, str) else source
+        return cls({name: _compiled(text) for name, text in named.items()}, special_tokens)
+
+    def _for(self, tools: Sequence[JsonObject]) -> _Compiled:
+        if tools and "tool_use" in self.templates:
+            return self.templates["tool_use"]
+        if "default" in self.templates:
+            return self.templates["default"]
+        if len(self.templates) == 1:
+            return next(iter(self.templates.values()))
+        names = ", ".join(sorted(self.templates))
+        raise TemplateError(f"no chat template is the default; there are: {names}", slug="no-chat-template")
+
+    def render(
+        self,
+        messages: Sequence[JsonObject],
+        tools: Sequence[JsonObject] = (),
+        *,
+        params: Mapping[str, Any] = _NOTHING,
+        time: float | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+    ) -> str:
+        """Render messages as `apply_chat_template` does; `params` are the template's arguments.
+
+        `time` (seconds since the epoch, UTC) is what `strftime_now` gives; None is `FIXED_TIME`.
+        Raises TemplateRefusedError where the template fails on these messages, TemplateError where it must be stopped.
+        """
+        if not messages:
+            raise TemplateRefusedError("the conversation is empty", slug="template-refused")
+        chat = [_as_transformers(message) for message in messages]
+        final: str | None = None
+        if continue_final_message:
+            final = chat[-1].get("content")
+            if not isinstance(final, str):
+                raise TemplateRefusedError("the final message has no text to continue", slug="template-refused")
+            chat[-1] = {**chat[-1], "content": final + _TAG}
+        variables = {
+            **self.special_tokens,
+            "documents": None,
+            **{key: value for key, value in params.items() if key not in _RESERVED},
+            "messages": chat,
+            "tools": list(tools) or None,
+            "add_generation_prompt": add_generation_prompt and not continue_final_message,
+        }
+        text = self._for(tools).render(variables, time)
+        return text if final is None else _cut_at_tag(text)
+
+    def prompt(
+        self,
+        content: Messages,
+        *,
+        params: Mapping[str, Any] = _NOTHING,
+        time: float | None = None,
+        route: Route = "vllm",
+    ) -> str:
+        """Give the prompt text of a logged request; `params` are those of `Request`."""
+        return self._prompt(content, params, time, route)[0]
+
+    def _prompt(
+        self, content: Messages, params: Mapping[str, Any], time: float | None, route: Route
+    ) -> tuple[str, list[JsonObject], list[JsonObject]]:
+        tools = self._known_tools(content.tools, route, params.get("tool_choice")) if content.tools else []
+        compiled = self._for(tools)
+        messages = normalise(
+            content.messages,
+            route=route,
+            content=compiled.formats[route],
+            knows_developer=compiled.knows_developer,
+        )
+        keeps_open = bool(params.get("continue_final_message"))
+        generation = params.get("add_generation_prompt", True) is not False
+        prefix = ""
+        if route == "sglang" and messages and messages[-1].get("role") == "assistant":
+            messages, prefix = _sglang_last(messages, keeps_open=keeps_open)
+            keeps_open = False
+        arguments = template_arguments(params, route=route)
+        try:
+            text = self.render(
+                messages,
+                tools,
+                params=arguments,
+                time=time,
+                add_generation_prompt=generation,
+                continue_final_message=keeps_open,
+            )
+        except TemplateRefusedError:
+            if route != "sglang" or not tools:
+                raise
+            tools = [tool["function"] for tool in tools]
+            text = self.render(messages, tools, params=arguments, time=time, add_generation_prompt=generation)
+        return text + prefix, messages, tools
+
+    def _known_tools(self, tools: Sequence[JsonObject], route: Route, choice: Any) -> list[JsonObject]:
+        """Give the normalised tools; equal ones give the same objects, whose JSON is then written once."""
+        try:
+            key = orjson.dumps([route, choice if route == "sglang" else None, tools])
+        except (TypeError, orjson.JSONEncodeError):  # not plain JSON, or a lone surrogate
+            return normalise_tools(tools, route=route, choice=choice)
+        known = self._tools.get(key)
+        if known is None:
+            if len(self._tools) >= _KNOWN_TOOL_LISTS:
+                self._forget_tools()
+            known = self._tools[key] = normalise_tools(tools, route=route, choice=choice)
+            for compiled in self.templates.values():
+                for part in _cacheable(known):
+                    compiled.environment.known_json[id(part)] = (part, {})
+        return known
+
+    def _forget_tools(self) -> None:
+        self._tools.clear()
+        for compiled in self.templates.values():
+            compiled.environment.known_json.clear()
+
+
+def _cacheable(tools: list[JsonObject]) -> list[Any]:
+    functions = [tool["function"] for tool in tools]
+    parameters = [function["parameters"] for function in functions if isinstance(function.get("parameters"), dict)]
+    return [tools, *tools, *functions, *parameters]
+
+
+def _as_transformers(message: JsonObject) -> JsonObject:
+    """Drop keys without a value and name the reasoning as transformers 5 does; most messages pass untouched."""
+    if None in message.values():
+        message = {key: value for key, value in message.items() if value is not None}
+    for key in _REASONING:
+        if key in message:
+            return {"thinking": message[key], **message, "reasoning_content": message[key]}
+    return message
+
+
+def _cut_at_tag(text: str) -> str:
+    at = text.rfind(_TAG.strip())
+    if at < 0:
+        raise TemplateRefusedError(
+            "the final message to continue is not in the chat template's output", slug="template-refused"
+        )
+    return text[:at] if text.startswith(_TAG, at) else text[:at].rstrip()
+
+
+def _sglang_last(messages: list[JsonObject], *, keeps_open: bool) -> tuple[list[JsonObject], str]:
+    """Do what SGLang does with a final message by the assistant: cut it off to continue it, or give it to the user."""
+    content = messages[-1].get("content")
+    if not isinstance(content, str):
+        return messages, ""
+    if keeps_open:
+        return messages[:-1], content
+    return [*messages[:-1], {"role": "user", "content": content}], ""
+
+
+def template_arguments(params: Mapping[str, Any], *, route: Route = "vllm") -> dict[str, Any]:
+    """Give the template's arguments out of the parameters of a request."""
+    given = params.get("chat_template_kwargs")
+    own: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {}
+    effort = params.get("reasoning_effort")
+    if route == "sglang":
+        return own if effort is None else {"reasoning_effort": effort, **own}
+    if effort is not None:
+        own.setdefault("enable_thinking", effort != "none")
+        own["reasoning_effort"] = effort
+    if params.get("documents") is not None:
+        own["documents"] = params["documents"]
+    return own
+
+
+def generated_text(
+    template: ChatTemplate,
+    content: Messages,
+    output: Output,
+    *,
+    params: Mapping[str, Any] = _NOTHING,
+    time: float | None = None,
+    route: Route = "vllm",
+) -> str | None:
+    """Give the text that the model generated for this output, as far as the template tells; None where it does not.
+
+    The answer is appended to the conversation and rendered; what follows the prompt, up to where the template ends the
+    turn, is what was generated. The token that ends the turn is left out: it was sampled, but nothing was computed for
+    it. Tool calls are as the template writes them, which the model may have written differently.
+    """
+    if output.text is None and output.reasoning is None and not output.tool_calls:
+        return None
+    answer: JsonObject = {"role": "assistant", "content": output.text or ""}
+    if output.reasoning:
+        answer["reasoning_content"] = output.reasoning
+    if output.tool_calls:
+        answer["tool_calls"] = list(output.tool_calls)
+    try:
+        prompt, messages, tools = template._prompt(content, params, time, route)  # noqa: SLF001  one module
+        compiled = template._for(tools)  # noqa: SLF001
+        turn = normalise([answer], route=route, content=compiled.formats[route])
+        mark = normalise([{"role": "assistant", "content": _END}], route=route, content=compiled.formats[route])
+        arguments = template_arguments(params, route=route)
+        whole, marked = (
+            template.render([*messages, *last], tools, params=arguments, time=time, add_generation_prompt=False)
+            for last in (turn, mark)
+        )
+    except (TemplateRefusedError, TemplateError):
+        return None
+    _, found, end = marked.rpartition(_END)
+    if not found or not whole.startswith(prompt) or not whole.endswith(end):
+        return None
+    suffix = whole[len(prompt) : len(whole) - len(end)]
+    complete = all(part.strip() in suffix for part in (output.text, output.reasoning) if part)
+    named = all(str(call.get("function", {}).get("name", "")) in suffix for call in output.tool_calls)
+    return suffix if complete and named else None
+
+
+_END = "END-OF-ANSWER-MARK"
