@@ -37,7 +37,7 @@ def train(model, trainer_class, *, added=None, normalizer=None, pre_tokenizer=No
     tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizer
     tokenizer.train_from_iterator(CORPUS, trainer_class(vocab_size=600, show_progress=False, **options))
-    tokenizer.add_special_tokens([plain(s) for s in SPECIALS] if added is None else added)
+    tokenizer.add_tokens([plain(s) for s in SPECIALS] if added is None else added)
     tokenizer.post_processor = post(tokenizer) if post else None
     return tokenizer.to_str()
 
@@ -86,6 +86,11 @@ def late(normalizer=None):
     return byte_level(added=added, normalizer=normalizer)
 
 
+def overlapping():
+    """A raw token and a late one that meet in a text: the raw one is looked for first, even where it begins later."""
+    return byte_level(added=[plain("|>end"), plain("<|start|>"), AddedToken("<|x|>", special=False)])
+
+
 CUT = {
     "deepseek": DEEPSEEK.read_text(encoding="utf-8"),
     "byte-level": byte_level(),
@@ -96,6 +101,11 @@ CUT = {
     "bert": bert(),
     "rstrip": rstrip(),
     "late": late(),
+    "overlapping": overlapping(),
+    "late behind": byte_level(
+        added=[plain("<|start|>|"), AddedToken("|>end"), AddedToken("<|start|>"), plain("<|end|>")]
+    ),
+    "late inside": byte_level(added=[plain("<|x|>"), AddedToken("a<|x|>end"), AddedToken("|x|")]),
     "late nfc": late(normalizers.NFC()),
     "late lowercase": late(normalizers.Lowercase()),
     "nothing added": byte_level(added=[]),
@@ -111,7 +121,7 @@ EVERY = CUT | WHOLE
 FRAGMENTS = st.sampled_from(
     [
         *SPECIALS, "<｜User｜>", "<｜Assistant｜>", "<｜end▁of▁sentence｜>", "</think>", "[MASK]", "[SEP]", "[CLS]",
-        "<|start|", "|>", "<|", "<｜", "<|START|>", "<THINK>", "< |start|>", "<|st<|start|>art|>", "<|end|>xx",
+        "<|start|", "|>", "<|x|>", "<|x|>end", "a<|x|>end", "<|start|>|>end", "<|x", "<|", "<｜", "<|START|>", "<THINK>", "< |start|>", "<|st<|start|>art|>", "<|end|>xx",
         " ", "  ", "   " * 40, "\n", "\n\n", "\r\n", "\t", "\x00", "\x1c", "\x85", "\xa0", "\u2003", "\u3000", "\ufeff", "▁", "▁▁",
         "hello", "Hello world", "end", "friend", "the lazy dog", "don't", "I'LL", "123456789", "3.14", "!!!", "?!", "…",
         "你好世界", "こんにちは", "세계", "Привет", "שלום", "नमस्ते", "👩‍👩‍👧‍👦", "🏳️‍🌈", "é", "e\u0301", "ﬁ", "İ", "ß", "𝔘",
@@ -187,6 +197,16 @@ def test_a_piece_is_kept_once():
 def test_the_longest_added_token_wins():
     mine = Encoder(EVERY["byte-level"])
     assert [mine.text(s) for s in mine.add("<|end|>xx", special=False)] == ["<|end|>x", "x"]
+
+
+def test_raw_tokens_are_looked_for_before_late_ones():
+    mine = encoder("overlapping")
+    assert len(cutter(reference("overlapping")).stages) == 2
+    assert [mine.text(s) for s in mine.add("<|x|>end<|x|>", special=False)] == ["<|x", "|>end", "<|x|>"]
+
+
+def test_one_search_where_it_finds_the_same():
+    assert len(cutter(reference("deepseek")).stages) == 1
 
 
 def test_ids_before_a_flush_are_an_error():
