@@ -21,7 +21,7 @@ from prefixlint.errors import ModelError
 from prefixlint.pieces import cutter, sanitize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 FAST_FROM = 2_000_000
 """Characters of distinct text from which loading fastokens pays (about 1 s, against 5 MB/s of `tokenizers`)."""
 
-_CHUNK = 128  # tokens of a prompt of ids that are interned together
+_CHUNK = 128  # tokens that are interned together where a prompt has few pieces: ids, and long texts
+_LONG = 4_096  # characters from which a piece is kept as chunks of its tokens, since long ones often share a start
 _BATCH = 4_000_000  # characters handed to a tokenizer library at once, which bounds its copies
+_WAITING = 16_000_000  # characters that may wait for a flush
 _SAMPLE_PROMPTS = 16
 _SAMPLE_CHARS = 8_000  # of each sampled prompt; a token is about 4 characters, so all samples take about 0.1 s
 _SAMPLE_SEGMENTS = 48  # of each batch of fastokens
@@ -48,7 +50,8 @@ class Encoder:
     is how much text may come (a log's size, say): where it is much, fastokens is loaded at once, in the background.
 
     First `add` all prompts, then `flush`; from then on `ids` gives their tokens. A flush may find that a shortcut was
-    wrong, and then ids given out before it were wrong too: `notes` says so.
+    wrong, and then ids given out before it were wrong too: `notes` says so. Memory follows the distinct text; where
+    prompts are encoded whole, that is kept as text, and ids are made each time they are asked for.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class Encoder:
             self._fast.start()
         self._slow = _load_slow(tokenizer_json)
         self._cutter = cutter(self._slow)
-        self._store = _Store()
+        self._store = _Store(self.decode)
         self._queue: list[int] = []
         self._queued_chars = 0
         self._texts_added = 0
@@ -89,9 +92,11 @@ class Encoder:
         known = self._store.known
         segments = array("I")
         for piece in pieces:
-            segment = known.get(piece)
+            segment = known.get(piece if len(piece) < _LONG else _digest(piece.encode()))
             segments.append(self._new(piece) if segment is None else segment)
         self._sample(segments, text)
+        if self._queued_chars >= _WAITING:
+            self.flush()
         return self._wrap(segments) if special else segments
 
     def add_ids(self, ids: Sequence[int]) -> array[int]:
@@ -102,17 +107,17 @@ class Encoder:
             raise ValueError("a token id is not in 0 .. 2**32-1") from error
         if wide.size and (wide.min() < 0 or wide.max() > 0xFFFFFFFF):
             raise ValueError("a token id is not in 0 .. 2**32-1")
-        array_ = wide.astype(np.uint32)
-        chunks = (array_[at : at + _CHUNK] for at in range(0, array_.size, _CHUNK))
-        return array("I", (self._store.intern_ids(chunk) for chunk in chunks))
+        return self._store.intern_chunks(wide.astype(np.uint32))
 
     def flush(self) -> None:
         """Tokenize the segments that are new since the last flush, and check the sample."""
         if not self.whole:
             self._encode(self._queue)
+        self._check()
+        if not self.whole:
+            self._store.shorten(self._queue)
         self._queue.clear()
         self._queued_chars = 0
-        self._check()
 
     def ids(self, segments: Segments) -> Ids:
         """Give the tokens of a prompt. RuntimeError where a flush is missing."""
@@ -140,8 +145,7 @@ class Encoder:
 
     def text(self, segment: int) -> str:
         """Give a segment's text; for tokens added by the tokenizer, and chunks of token ids, what they decode to."""
-        text = self._store.texts[segment]
-        return self.decode(self._store.join([segment])) if text is None else text
+        return self._store.text_of(segment)
 
     def decode(self, ids: Sequence[int] | Ids) -> str:
         """Give the text of some tokens, special ones included; ids that the vocabulary lacks vanish."""
@@ -254,63 +258,68 @@ class Encoder:
 
 
 class _Store:
-    """The distinct segments: their texts, and their tokens in one buffer that grows."""
+    """The distinct segments: their texts, and their tokens in one buffer that grows.
 
-    def __init__(self) -> None:
+    Short texts are kept; of long ones, and of segments that came as ids, `decode` makes the text when it is wanted.
+    """
+
+    def __init__(self, decode: Callable[[Ids], str]) -> None:
         self.known: dict[str | bytes, int] = {}
-        self.texts: list[str | None] = []  # None where a segment was given as ids
-        self.start = array("q")
         self.length = array("q")  # _QUEUED until the segment is encoded
         self.chars = 0
+        self._decode = decode
+        self._texts: list[str | None] = []
+        self._given = bytearray()  # 1 where a segment came as ids
+        self._start = array("q")
+        self._chunks: dict[int, array[int]] = {}  # what a long segment is made of
         self._ids: Ids = np.empty(1 << 12, np.uint32)
         self._used = 0
 
     def add_text(self, text: str) -> int:
-        segment = len(self.texts)
-        self.known[text] = segment
-        self.texts.append(text)
-        self.start.append(0)
-        self.length.append(_QUEUED)
         self.chars += len(text)
-        return segment
+        key = text if len(text) < _LONG else _digest(text.encode())
+        return self._add(key, text, 0, _QUEUED)
 
     def intern_ids(self, ids: Ids) -> int:
-        key = hashlib.blake2b(ids.tobytes(), digest_size=16).digest()
+        key = _digest(ids.tobytes())
         segment = self.known.get(key)
-        if segment is None:
-            segment = self.known[key] = len(self.texts)
-            self.texts.append(None)
-            self.start.append(self._append(ids))
-            self.length.append(ids.size)
-        return segment
+        return self._add(key, None, self._append(ids), ids.size) if segment is None else segment
+
+    def intern_chunks(self, ids: Ids) -> array[int]:
+        return array("I", (self.intern_ids(ids[at : at + _CHUNK]) for at in range(0, ids.size, _CHUNK)))
 
     def put(self, segments: Sequence[int], ids: Ids, lengths: Sequence[int]) -> None:
-        at = self._append(ids)
+        """Store what texts were encoded to, one after the other in `ids`."""
+        at = 0
         for segment, length in zip(segments, lengths, strict=True):
-            self.start[segment] = at
-            self.length[segment] = length
+            part = ids[at : at + length]
             at += length
+            self.length[segment] = length
+            text = self._texts[segment]
+            if text is None or len(text) >= _LONG:
+                self._chunks[segment] = self.intern_chunks(part)
+            else:
+                self._start[segment] = self._append(part)
+
+    def shorten(self, segments: Iterable[int]) -> None:
+        """Let go of the texts that are long."""
+        for segment in segments:
+            if segment in self._chunks:
+                self._texts[segment] = None
 
     def join(self, segments: Segments) -> Ids:
-        parts = []
-        for segment in segments:
-            at, length = self.start[segment], self.length[segment]
-            if length < 0:
-                raise RuntimeError("a segment is not tokenized yet: call flush() first")
-            parts.append(self._ids[at : at + length])
+        parts = [part for segment in segments for part in self._parts(segment)]
         return np.concatenate(parts) if parts else np.empty(0, np.uint32)
 
     def text_of(self, segment: int) -> str:
-        text = self.texts[segment]
-        if text is None:
-            raise RuntimeError("the segment has no text")
-        return text
+        text = self._texts[segment]
+        return self._decode(self.join([segment])) if text is None else text
 
     def is_text(self, segment: int) -> bool:
-        return self.texts[segment] is not None
+        return not self._given[segment]
 
     def encoded_texts(self) -> list[int]:
-        return [s for s, text in enumerate(self.texts) if text is not None and self.length[s] >= 0]
+        return [s for s, length in enumerate(self.length) if length >= 0 and self.is_text(s)]
 
     def core(self, segments: Segments) -> tuple[Segments, str, Segments]:
         """Part a prompt into ids that were put before its text, the text, and ids that were put behind."""
@@ -331,6 +340,23 @@ class _Store:
                 break
             chosen.append(segment)
         return chosen
+
+    def _add(self, key: str | bytes, text: str | None, start: int, length: int) -> int:
+        segment = self.known[key] = len(self._texts)
+        self._texts.append(text)
+        self._given.append(text is None)
+        self._start.append(start)
+        self.length.append(length)
+        return segment
+
+    def _parts(self, segment: int) -> list[Ids]:
+        chunks = self._chunks.get(segment)
+        if chunks is not None:
+            return [part for chunk in chunks for part in self._parts(chunk)]
+        at, length = self._start[segment], self.length[segment]
+        if length < 0:
+            raise RuntimeError("a segment is not tokenized yet: call flush() first")
+        return [self._ids[at : at + length]]
 
     def _append(self, ids: Ids) -> int:
         at, end = self._used, self._used + ids.size
@@ -415,6 +441,10 @@ class _Background:
             self.error = str(error) or type(error).__name__
         else:
             self._tokenizer = tokenizer
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def _load_slow(source: Path | str) -> Any:

@@ -272,6 +272,65 @@ def test_prompts_of_ids_share_their_chunks():
     assert mine.bounds(two).tolist() == [*range(0, 1000, 128), 1000]
 
 
+@pytest.fixture
+def long_from(monkeypatch):
+    monkeypatch.setattr(tokens, "_LONG", 20)
+    monkeypatch.setattr(tokens, "_CHUNK", 4)
+
+
+@pytest.mark.parametrize("chars", [0, tokens.FAST_FROM])
+def test_long_pieces_share_their_start(long_from, chars):
+    mine = Encoder(EVERY["deepseek"], expected_chars=chars)
+    start = " ".join(f"word {i}" for i in range(1000))
+    texts = [start, start + " and more", start[:-9], start, "<｜User｜>" + start + "<｜Assistant｜>短い"]
+    prompts = [mine.add(text, special=False) for text in texts]
+    assert prompts[0] == prompts[3]
+    mine.flush()
+    for text, prompt in zip(texts, prompts, strict=True):
+        assert mine.ids(prompt).tolist() == reference("deepseek").encode(text, add_special_tokens=False).ids
+        assert "".join(mine.text(s) for s in prompt) == text
+    assert mine.add(start, special=False) == prompts[0]
+    assert mine._store._used < 1.1 * len(mine.ids(prompts[1]))
+
+
+def test_an_error_found_late_mends_long_pieces_too(long_from, monkeypatch):
+    honest, calls = tokens._Background.encode, []
+
+    def turning(self, texts):
+        calls.append(texts)
+        ids, lengths = honest(self, texts)
+        return (ids ^ 1, lengths) if len(calls) > 1 else (ids, lengths)
+
+    monkeypatch.setattr(tokens._Background, "encode", turning)
+    mine = Encoder(EVERY["byte-level"], expected_chars=tokens.FAST_FROM)
+    texts = ["a first text that is longer than twenty", "a second one that is longer than twenty"]
+    prompts = []
+    for text in texts:
+        prompts.append(mine.add(text, special=False))
+        mine.flush()
+    assert [mine.ids(p).tolist() for p in prompts] == [reference("byte-level").encode(t).ids for t in texts]
+
+
+def test_text_does_not_wait_for_ever(monkeypatch):
+    monkeypatch.setattr(tokens, "_WAITING", 10)
+    mine = Encoder(EVERY["byte-level"])
+    assert mine.ids(mine.add("more than ten characters", special=False)).size
+    with pytest.raises(RuntimeError):
+        mine.ids(mine.add("few", special=False))
+
+
+def test_memory_follows_the_distinct_text():
+    """Raw prompts without any added token that grow turn by turn: a megabyte of text, of which 10 kB are distinct."""
+    mine = Encoder(EVERY["byte-level"])
+    whole = " ".join(str(i) for i in range(2_500))
+    prompts = [mine.add(whole[:n], special=False) for n in range(5_000, len(whole), 60)]
+    mine.flush()
+    assert sum(len(whole[:n]) for n in range(5_000, len(whole), 60)) > 700_000
+    distinct = mine.ids(prompts[-1]).size
+    assert mine._store._used < distinct + len(prompts) * tokens._CHUNK
+    assert all(text is None or len(text) < tokens._LONG for text in mine._store._texts)
+
+
 @pytest.mark.parametrize("ids", [[-1], [2**32], [1, 2**70]])
 def test_impossible_ids_are_refused(ids):
     with pytest.raises(ValueError, match="token id"):
