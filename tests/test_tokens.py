@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from prefixlint import pieces, tokens
+from prefixlint import pieces, segments, tokenlibs, tokens
 from prefixlint.errors import ModelError
 from prefixlint.pieces import cutter, sanitize
 from prefixlint.tokens import Encoder
@@ -274,8 +274,9 @@ def test_prompts_of_ids_share_their_chunks():
 
 @pytest.fixture
 def long_from(monkeypatch):
-    monkeypatch.setattr(tokens, "_LONG", 20)
-    monkeypatch.setattr(tokens, "_CHUNK", 4)
+    monkeypatch.setattr(segments, "LONG", 20)
+    monkeypatch.setattr(tokens, "LONG", 20)
+    monkeypatch.setattr(segments, "CHUNK", 4)
 
 
 @pytest.mark.parametrize("chars", [0, tokens.FAST_FROM])
@@ -294,14 +295,14 @@ def test_long_pieces_share_their_start(long_from, chars):
 
 
 def test_an_error_found_late_mends_long_pieces_too(long_from, monkeypatch):
-    honest, calls = tokens._Background.encode, []
+    honest, calls = tokenlibs.FastTokenizer.encode, []
 
     def turning(self, texts):
         calls.append(texts)
         ids, lengths = honest(self, texts)
         return (ids ^ 1, lengths) if len(calls) > 1 else (ids, lengths)
 
-    monkeypatch.setattr(tokens._Background, "encode", turning)
+    monkeypatch.setattr(tokenlibs.FastTokenizer, "encode", turning)
     mine = Encoder(EVERY["byte-level"], expected_chars=tokens.FAST_FROM)
     texts = ["a first text that is longer than twenty", "a second one that is longer than twenty"]
     prompts = []
@@ -327,8 +328,8 @@ def test_memory_follows_the_distinct_text():
     mine.flush()
     assert sum(len(whole[:n]) for n in range(5_000, len(whole), 60)) > 700_000
     distinct = mine.ids(prompts[-1]).size
-    assert mine._store._used < distinct + len(prompts) * tokens._CHUNK
-    assert all(text is None or len(text) < tokens._LONG for text in mine._store._texts)
+    assert mine._store._used < distinct + len(prompts) * segments.CHUNK
+    assert all(text is None or len(text) < segments.LONG for text in mine._store._texts)
 
 
 @pytest.mark.parametrize("ids", [[-1], [2**32], [1, 2**70]])
@@ -386,13 +387,13 @@ def test_the_fast_library_is_used_for_much_text(monkeypatch):
 
 
 def test_a_fast_library_that_errs_is_found_out(monkeypatch):
-    honest = tokens._Background.encode
+    honest = tokenlibs.FastTokenizer.encode
 
     def lying(self, texts):
         ids, lengths = honest(self, texts)
         return ids ^ 1, lengths
 
-    monkeypatch.setattr(tokens._Background, "encode", lying)
+    monkeypatch.setattr(tokenlibs.FastTokenizer, "encode", lying)
     mine = Encoder(EVERY["deepseek"], expected_chars=tokens.FAST_FROM)
     prompt = mine.add("Hello <｜User｜> you", special=False)
     mine.flush()
@@ -405,14 +406,14 @@ def test_a_fast_library_that_errs_is_found_out(monkeypatch):
 
 
 def test_an_error_found_late_mends_what_went_before(monkeypatch):
-    honest, calls = tokens._Background.encode, []
+    honest, calls = tokenlibs.FastTokenizer.encode, []
 
     def turning(self, texts):
         calls.append(texts)
         ids, lengths = honest(self, texts)
         return (ids ^ 1, lengths) if len(calls) > 1 else (ids, lengths)
 
-    monkeypatch.setattr(tokens._Background, "encode", turning)
+    monkeypatch.setattr(tokenlibs.FastTokenizer, "encode", turning)
     mine = Encoder(EVERY["byte-level"], expected_chars=tokens.FAST_FROM)
     prompts = []
     for text in ("first", "second"):
@@ -426,7 +427,7 @@ def test_a_fast_library_that_fails_is_replaced(monkeypatch):
     def failing(self, texts):
         raise RuntimeError("match limit")
 
-    monkeypatch.setattr(tokens._Background, "encode", failing)
+    monkeypatch.setattr(tokenlibs.FastTokenizer, "encode", failing)
     mine = Encoder(EVERY["byte-level"], expected_chars=tokens.FAST_FROM)
     prompt = mine.add("text", special=False)
     mine.flush()
@@ -437,8 +438,8 @@ def test_a_fast_library_that_fails_is_replaced(monkeypatch):
 def test_a_tokenizer_that_the_fast_library_cannot_load(monkeypatch):
     source = json.loads(EVERY["byte-level"])
     source["model"]["type"] = "Nonsense"
-    good = tokens._load_slow
-    monkeypatch.setattr(tokens, "_load_slow", lambda _: good(EVERY["byte-level"]))
+    good = tokenlibs.load_slow
+    monkeypatch.setattr(tokens, "load_slow", lambda _: good(EVERY["byte-level"]))
     mine = Encoder(json.dumps(source), expected_chars=tokens.FAST_FROM)
     prompt = mine.add("text", special=False)
     mine.flush()
