@@ -75,6 +75,30 @@ def first_difference(earlier: Any, later: Any) -> Difference | None:
             return _value_difference(a, b, last=next(ours, None) is None)
 
 
+def locate(body: Any, rendered: str, offset: int) -> tuple[str, int] | None:
+    """Find what stands at a character of the rendered prompt: the body's path and the character in its string.
+
+    Between two strings of the body (in the chat template's own text) it is the beginning of the next one; None where
+    the body does not show the text, as with JSON that the template writes in its own way.
+    """
+    tools, rest = 0, 0
+    for leaf in leaves(body):
+        if not isinstance(leaf.value, str) or leaf.path.endswith((".role", ".type")):
+            continue
+        in_tools = leaf.path.startswith(_TOOLS)
+        text = leaf.value.strip()
+        at = rendered.find(text, tools if in_tools else rest) if text else -1
+        if at < 0:
+            continue
+        if offset < at + len(text) and (at <= offset or not in_tools):
+            return leaf.path, max(0, offset - at) + (len(leaf.value) - len(leaf.value.lstrip()) if at <= offset else 0)
+        if in_tools:
+            tools = at + len(text)
+        else:
+            rest = at + len(text)
+    return None
+
+
 def common_prefix(a: str, b: str) -> int:
     """Count the equal leading characters of two strings, by bisection over slices (fast on long strings)."""
     low, high = 0, min(len(a), len(b))

@@ -8,14 +8,14 @@ split a template. Heads that occur again cost one dictionary look-up.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from prefixlint.model import BlockHashes, Fingerprint, Messages, NoPrompt, Request, Text, TokenIds
 
 # A head is cut here: templates tell themselves apart long before, and a raw prompt may be megabytes.
-_HEAD_CHARS = 8_000
+_HEAD_CHARS = 6_000
 _HEAD_IDS = 512
 # Fewer lines than this say too little line by line, so a short head is compared by its word triples alone.
 _FEW_PARTS = 6
@@ -23,9 +23,10 @@ _TRIPLE_WORDS = 80
 _TRIPLE_WEIGHT = 6
 # Half of the shorter head: a template that doubles with its values is still one; shared boilerplate is not.
 _SAME = 0.5
-_DIGITS = str.maketrans("", "", "0123456789")
-_PARTS = re.compile(r"[^\n]{1,400}?(?:\n|(?<=[.!?]) |$)|[^\n]{1,400}")
+_DIGITS = re.compile(r"[0-9]+")
+_SENTENCE = re.compile(r"(?<=[.!?]) ")
 _NAME_CHARS = 60
+_TELLING = 12  # characters; a shorter line says nothing
 
 
 @dataclass(slots=True)
@@ -35,6 +36,7 @@ class _Known:
     parts: dict[Any, int]
     weight: int
     name: str
+    lines: tuple[str, ...]
     named: bool = False
 
 
@@ -67,7 +69,8 @@ class Grouper:
             _rename(self.families[best], parts)
             return best
         number = len(self.families)
-        self.families.append(_Known(parts, weight, _first_name(head)))
+        lines = tuple(_lines(head)) if isinstance(head, str) else ()
+        self.families.append(_Known(parts, weight, _first_name(head, lines), lines))
         for part in parts:
             self._index.setdefault((model, part), []).append(number)
         return number
@@ -130,12 +133,20 @@ def _parts(head: Any) -> dict[Any, int]:
     """
     if not isinstance(head, str):
         return dict.fromkeys(_windows(head, 8), 1)
-    text = head.translate(_DIGITS)
-    parts: dict[Any, int] = dict.fromkeys(_windows(text.split(None, _TRIPLE_WORDS)[:_TRIPLE_WORDS], 3), _TRIPLE_WEIGHT)
-    lines = {part.strip(): len(part) for part in _PARTS.findall(text) if part.strip()}
+    words = _DIGITS.sub("", head[: _TRIPLE_WORDS * 20]).split(None, _TRIPLE_WORDS)[:_TRIPLE_WORDS]
+    parts: dict[Any, int] = dict.fromkeys(_windows(words, 3), _TRIPLE_WEIGHT)
+    lines = {_DIGITS.sub("", line): len(line) for line in _lines(head)}
     if len(lines) >= _FEW_PARTS:
         parts.update(lines)
     return parts
+
+
+def _lines(head: str) -> list[str]:
+    """Give the lines of a head; its sentences where there are few lines."""
+    lines = [line for found in head.splitlines() if (line := found.strip())]
+    if len(lines) < _FEW_PARTS:
+        lines = [part for line in lines for found in _SENTENCE.split(line) if (part := found.strip())]
+    return lines
 
 
 def _windows(items: Iterable[Any], size: int) -> list[tuple[Any, ...]]:
@@ -144,19 +155,25 @@ def _windows(items: Iterable[Any], size: int) -> list[tuple[Any, ...]]:
     return [row[i : i + size] for i in range(max(1, len(row) - size + 1))]
 
 
-def _first_name(head: Any) -> str:
-    if isinstance(head, str):
-        line = next((line.strip() for line in head.splitlines() if line.strip()), "")
-        return line[:_NAME_CHARS] or "(empty prompt)"
-    return f"prompts that begin with {head[-1] if head[:1] == ('block',) else head[0]}" if head else "(empty prompt)"
+def _first_name(head: Any, lines: Sequence[str]) -> str:
+    if lines:
+        return _name_of(lines)
+    if isinstance(head, str) or not head:
+        return "(empty prompt)"
+    return f"prompts that begin with {head[-1] if head[0] == 'block' else head[0]}"
+
+
+def _name_of(lines: Sequence[str]) -> str:
+    """Choose the line that tells a family best: the first that is long enough and holds no numbers."""
+    telling = (line for line in lines if len(line) >= _TELLING and not _DIGITS.search(line))
+    return next(telling, lines[0])[:_NAME_CHARS]
 
 
 def _rename(family: _Known, parts: Mapping[Any, int]) -> None:
-    """Name a family by the first words that two members share, once a second head has joined."""
+    """Name a family by a line that two members share, once a second head has joined."""
     if family.named:
         return
     family.named = True
-    for part in family.parts:
-        if isinstance(part, str) and part in parts and len(part) >= 12:
-            family.name = part[:_NAME_CHARS]
-            return
+    shared = [line for line in family.lines if _DIGITS.sub("", line) in parts]
+    if shared:
+        family.name = _name_of(shared)

@@ -66,6 +66,16 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True)
+class LikelyCause:
+    """A likely reason of misses that the log reports, told from times and counters alone."""
+
+    slug: str
+    message: str
+    requests: int
+    missed_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class EngineResult:
     """What one engine's cache could serve.
 
@@ -127,13 +137,17 @@ class FamilyEngine:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Requests that share a template and differ in its values."""
+    """Requests that share a template and differ in its values.
+
+    `lost_tokens` were computed again although an earlier request had them: they stood behind a difference.
+    """
 
     id: str
     name: str
     model: str | None
     requests: int
     prompt_tokens: int
+    lost_tokens: int
     engines: Mapping[str, FamilyEngine]
     spans: Sequence[VolatilePlace]
 
@@ -168,8 +182,27 @@ class Analysis:
     prompt_tokens: int
     distinct_tokens: int
     reported: Reported | None
+    likely_causes: Sequence[LikelyCause]
     engines: Sequence[EngineResult]
     families: Sequence[Family]
     shared_prefixes: Sequence[SharedPrefix]
     groups: Sequence[Group] = ()
     by: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLine:
+    """The numbers of one request, as `--requests-out` writes them."""
+
+    path: str
+    line: int
+    part: int
+    id: str | None
+    time: float | None
+    family: str
+    prompt_tokens: int
+    engines: Mapping[str, tuple[int, Mapping[MissCause, int]]]
+    reported_cached_tokens: int | None
+    diverged_token: int | None
+    diverged_path: str | None
+    diverged_char: int | None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -230,6 +230,22 @@ def after_warmup(requests: int, warmup: float) -> slice:
     return slice(min(skip, requests), None)
 
 
+def with_shared(served: Served, shared: Counts, prompt: Counts | None = None) -> Served:
+    """Give what the engine would serve if requests shared that much (tokens, cut to the prompt) with earlier ones.
+
+    `prompt` replaces the prompt lengths. Only for requests of tokens: a hash trace has blocks of its own sizes.
+    """
+    prompt = served.prompt if prompt is None else prompt
+    shared = np.minimum(shared, prompt)
+    engine = served.engine
+    reach = np.minimum(shared, np.maximum(prompt - 1, 0)) if engine.cap == "length_minus_one" else shared
+    cached = _in_blocks(engine, reach)
+    size = engine.granularity
+    return replace(
+        served, prompt=prompt, shared=shared, cached=cached, blocks=-(-prompt // size), blocks_hit=-(-cached // size)
+    )
+
+
 def misses(served: Served) -> dict[MissCause, Counts]:
     """Say why the prompt tokens of each request were computed, an array a cause; cached + these = prompt.
 
@@ -267,8 +283,7 @@ def _served(engine: Engine, prompt: Counts, walk: _Walks, whole: _Whole | None =
     shared = _counts(walk.shared)
     cached = np.minimum(shared, np.maximum(prompt - 1, 0)) if engine.cap == "length_minus_one" else shared
     if whole is None:
-        size = engine.granularity
-        cached = cached // size * size
+        cached = _in_blocks(engine, cached)
     elif engine.granularity > 1:
         cached = np.where(cached < shared, prompt - whole.last, cached)
     cached = np.where(cached >= engine.minimum, cached, 0)
@@ -278,6 +293,12 @@ def _served(engine: Engine, prompt: Counts, walk: _Walks, whole: _Whole | None =
         blocks, blocks_hit = whole.all, np.where(cached < shared, whole.hit - 1, whole.hit)
     owner, extends = _counts(walk.owner), np.frombuffer(walk.extends, np.int8).astype(bool)
     return Served(engine, prompt, shared, owner, extends, cached, blocks, blocks_hit)
+
+
+def _in_blocks(engine: Engine, reach: Counts) -> Counts:
+    """Floor hits to whole blocks, and drop those below the engine's minimum."""
+    whole = reach // engine.granularity * engine.granularity
+    return np.where(whole >= engine.minimum, whole, 0)
 
 
 def _counts(numbers: array[int]) -> Counts:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefixlint.bodies import common_prefix, first_difference, leaves
+from prefixlint.bodies import common_prefix, first_difference, leaves, locate
 
 SYSTEM = {"role": "system", "content": "You maintain the timetable of a ferry line."}
 
@@ -104,3 +104,22 @@ json_values = st.recursive(
 @given(json_values)
 def test_a_body_never_differs_from_itself(value):
     assert first_difference({"messages": value}, {"messages": value}) is None
+
+
+@pytest.mark.parametrize(
+    ("mark", "expected"),
+    [
+        ("ferry", ("messages[0].content", 32)),
+        ("|user|", ("messages[1].content", 0)),
+        ("9:20", ("messages[1].content", 11)),
+        ("find it", ("tools[0].function.description", 0)),
+        ("|end|", None),
+    ],
+)
+def test_a_place_in_the_rendered_prompt_is_found_in_the_body(mark, expected):
+    tool = {"type": "function", "function": {"name": "look", "description": "find it"}}
+    body = {"messages": [SYSTEM, user("\n Why is the 9:20 missing?")], "tools": [tool]}
+    rendered = f"|system|{SYSTEM['content']}\n look: find it|user|Why is the 9:20 missing?|end|"
+    assert locate(body, rendered, rendered.index(mark)) == (
+        expected and (expected[0], expected[1] + 2 * (mark == "9:20"))
+    )

@@ -1,0 +1,158 @@
+"""Where a request parts from the one it should have matched, and how much that costs.
+
+A request is compared with the best candidate there is: the previous request of its conversation, else the request that
+its longest prefix came from, else the previous one of its family. Behind the first difference, text that both have is
+*lost*: computed again although it was there; text that only the later one has is new, whatever is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefixlint.bodies import common_prefix
+from prefixlint.results import Excerpt
+
+Ids = NDArray[np.uint32]
+Counts = NDArray[np.int64]
+
+# A segment this short behind a difference is punctuation of the chat template, found in any two prompts.
+_TRIVIAL = 4
+_WORD = 40  # characters; a value's beginning is looked for this far back
+_WINDOW = 200  # characters of each side in which the values' end is looked for
+_RESYNC = 6  # characters that must agree for two texts to have met again
+_CONTEXT = 60
+
+
+class Segments(Protocol):
+    """The distinct pieces of text that prompts are made of."""
+
+    def text(self, segment: int) -> str:
+        """Give the text of a segment."""
+        ...
+
+    def piece(self, segment: int) -> Ids:
+        """Give the token ids of a segment."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Where request `row` parts from request `partner`.
+
+    `segment` is the index of the first differing segment, `char` the first differing character, `word` where
+    the word around it begins, `token` the offset in the later prompt of the first differing token, `lost` the tokens
+    behind it that both have.
+    """
+
+    row: int
+    partner: int
+    segment: int
+    char: int
+    word: int
+    token: int
+    lost: int
+
+
+@dataclass(slots=True)
+class Place:
+    """A place at which requests of one family part: the first example, and the sums over all of them."""
+
+    example: Parting
+    requests: int
+    lost: int
+
+
+def part(
+    segments: Segments, earlier: NDArray[np.uint32], later: NDArray[np.uint32]
+) -> tuple[int, int, int, int, int] | None:
+    """Compare two prompts given as segment ids: what a Parting holds; None where the later one only goes on."""
+    n = min(earlier.size, later.size)
+    same = earlier[:n] == later[:n]
+    k = n if n == 0 or same.all() else int(same.argmin())
+    if k == earlier.size:
+        return None
+    start = sum(segments.piece(s).size for s in later[:k].tolist())
+    if k == later.size:
+        return k, 0, 0, start, 0
+    a, b = int(earlier[k]), int(later[k])
+    text_a, text_b = segments.text(a), segments.text(b)
+    char = common_prefix(text_a, text_b)
+    if char == len(text_a) and k == earlier.size - 1:
+        return None
+    ids_a, ids_b = segments.piece(a), segments.piece(b)
+    token = _equal(ids_a, ids_b)
+    rest_a, rest_b = ids_a[token:], ids_b[token:]
+    lost = _equal(rest_a[::-1], rest_b[::-1]) + _found_again(segments, earlier[k + 1 :], later[k + 1 :])
+    return k, char, _word_start(text_b, char), start + token, lost
+
+
+def partners(order: Sequence[int], conversation: Sequence[int], owner: Counts, family: Sequence[int]) -> list[int]:
+    """Give for each request in order the row that it is compared with; -1 where it is the first of its family."""
+    last_turn: dict[int, int] = {}
+    last_member: dict[int, int] = {}
+    found = []
+    for position, row in enumerate(order):
+        own = family[row]
+        candidate = last_turn.get(conversation[row], -1)
+        if candidate < 0:
+            candidate = int(owner[position])
+            if candidate < 0 or family[candidate] != own:
+                candidate = last_member.get(own, -1)
+        found.append(candidate)
+        last_turn[conversation[row]] = row
+        last_member[own] = row
+    return found
+
+
+def places(partings: Iterable[Parting], family: Sequence[int]) -> dict[int, list[Place]]:
+    """Sum partings by family and place, the most costly place first."""
+    found: dict[int, dict[tuple[int, int], Place]] = {}
+    for parting in partings:
+        members = found.setdefault(family[parting.row], {})
+        place = members.get((parting.segment, parting.word))
+        if place is None:
+            members[parting.segment, parting.word] = Place(parting, 1, parting.lost)
+        else:
+            place.requests += 1
+            place.lost += parting.lost
+    return {
+        number: sorted(members.values(), key=lambda p: (-p.lost, -p.requests, p.example.row))
+        for number, members in found.items()
+    }
+
+
+def excerpt(earlier: str, later: str, char: int, lead: str = "") -> Excerpt:
+    """Show two texts around the first difference at or behind `char`; `lead` is the text that stands before both."""
+    before = (lead + later[:char])[-_CONTEXT:]
+    a, b = earlier[char : char + _WINDOW], later[char : char + _WINDOW]
+    same = common_prefix(a, b)
+    blocks = SequenceMatcher(None, a[same:], b[same:], autojunk=False).get_matching_blocks()
+    i, j = next(((same + m.a, same + m.b) for m in blocks if m.size >= _RESYNC), (len(a), len(b)))
+    return Excerpt(before, a[:i], b[:j], later[char + j : char + j + _CONTEXT])
+
+
+def _equal(a: Ids, b: Ids) -> int:
+    n = min(a.size, b.size)
+    same = a[:n] == b[:n]
+    return n if n == 0 or same.all() else int(same.argmin())
+
+
+def _found_again(segments: Segments, earlier: Ids, later: Ids) -> int:
+    """Count the tokens of the later segments that the earlier prompt has too, template punctuation left out."""
+    known = later[np.isin(later, earlier)]
+    sizes = (segments.piece(s).size for s in known.tolist())
+    return sum(size for size in sizes if size > _TRIVIAL)
+
+
+def _word_start(text: str, char: int) -> int:
+    """Move back to where the differing word begins, so that digits which happen to agree do not move a place."""
+    start = char
+    while start > 0 and char - start < _WORD and not text[start - 1].isspace():
+        start -= 1
+    return start

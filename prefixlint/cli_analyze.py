@@ -1,0 +1,132 @@
+"""`prefixlint analyze`: what the prefix cache could serve of the requests in a log, and where prompts part."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from prefixlint import console
+from prefixlint.errors import UsageError
+
+if TYPE_CHECKING:
+    from prefixlint.results import RequestLine
+
+
+@click.command(short_help="What the prefix cache could serve of the requests in a log.")
+@click.argument("logs", nargs=-1, metavar="LOG...")
+@click.option("--model", metavar="NAME|DIR|FILE.gguf", help="The model whose tokenizer and chat template to use.")
+@click.option("--tokenizer", metavar="FILE", help="A tokenizer.json, or a folder or GGUF file that holds a tokenizer.")
+@click.option("--chat-template", metavar="FILE", help="A Jinja chat template, instead of the model's own.")
+@click.option("--tokens-from", metavar="URL", help="Ask this running vLLM or SGLang server's /tokenize for token ids.")
+@click.option("--engine", "engines", multiple=True, metavar="NAME", help="Cache rules to apply (repeatable).")
+@click.option(
+    "--block-size", type=click.IntRange(min=1), metavar="N", help="Tokens of a block (vLLM) or page (SGLang)."
+)
+@click.option("--by", metavar="KEY[,KEY]", help="Group by model, user, session, day, hour, or any logged field.")
+@click.option("--log-format", metavar="NAME", help="Read every file as this format instead of recognising it.")
+@click.option("--sort", type=click.Choice(("time", "file")), help="Order of use [default: time where all have one].")
+@click.option("--since", metavar="TIME", help="Leave out requests before this time (ISO 8601, or seconds since 1970).")
+@click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Read only the first N requests.")
+@click.option("--warmup", default="0", metavar="N|PERCENT", help="Leave the first N requests (or N%) out of the rates.")
+@click.option("--fail-under", metavar="PERCENT", help="Exit with 1 where an engine's hit rate is below this.")
+@click.option("--requests-out", metavar="FILE", help="Write one JSON line for each request.")
+@console.output_options(("text", "json"))
+@console.guarded
+def analyze(logs: tuple[str, ...], **settings: Any) -> None:
+    """Say what a prefix cache could serve of the requests in LOG, what it cannot, and where prompts part.
+
+    LOG is a file, a folder, a glob, or - for standard input. The format is recognised by content; gzip and zstd are
+    read as they are.
+    """
+    if not logs:
+        raise UsageError("no log was named", slug="no-log", hint="prefixlint analyze LOG... (or - for standard input)")
+    from prefixlint import pipeline, reports
+
+    options = _options(settings)
+    threshold = _percent(settings["fail_under"], "--fail-under") if settings["fail_under"] is not None else None
+    progress = console.Progress(quiet=settings["quiet"])
+    try:
+        with _requests_out(settings["requests_out"]) as on_request:
+            watch = pipeline.Watch(on_bytes=progress, on_request=on_request)
+            result = pipeline.analyze(logs, options, stdin=sys.stdin.buffer, watch=watch)
+    finally:
+        progress.close()
+    look = reports.Look(console.width(), console.wants_color(settings["color"], settings["output"]))
+    console.emit(reports.load(settings["report"]).analysis(result, look), settings["output"])
+    if threshold is not None:
+        _judge([(e.engine, e.hit_rate) for e in result.engines], threshold)
+
+
+def _options(settings: dict[str, Any]) -> Any:
+    from prefixlint.pipeline import Options
+
+    return Options(
+        model=settings["model"],
+        tokenizer=settings["tokenizer"],
+        chat_template=settings["chat_template"],
+        tokens_from=settings["tokens_from"],
+        engines=settings["engines"],
+        block_size=settings["block_size"],
+        log_format=settings["log_format"],
+        order=settings["sort"],
+        since=_moment(settings["since"]),
+        warmup=_warmup(settings["warmup"]),
+        sample=settings["sample"],
+        by=tuple(key.strip() for key in (settings["by"] or "").split(",") if key.strip()),
+    )
+
+
+def _moment(text: str | None) -> float | None:
+    if text is None:
+        return None
+    with contextlib.suppress(ValueError):
+        return float(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"--since {text} is no time", slug="bad-time", hint="like 2026-03-01, 2026-03-01T09:00:00Z or 1772355600"
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _warmup(text: str) -> float:
+    if text.endswith("%"):
+        return _percent(text, "--warmup") / 100
+    if not text.isdigit():
+        raise UsageError(f"--warmup {text} is no number of requests", slug="bad-warmup", hint="like 500, or 10%")
+    return int(text)
+
+
+def _percent(text: str, option: str) -> float:
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < 100:
+        raise UsageError(f"{option} {text} is no share", slug="bad-percent", hint="a number from 0 to below 100")
+    return value
+
+
+def _judge(rates: list[tuple[str, float | None]], threshold: float) -> None:
+    below = [f"{name} {100 * rate:.1f} %" for name, rate in rates if rate is not None and 100 * rate < threshold]
+    if below:
+        click.echo(f"hit rate below {threshold:g} %: {', '.join(below)}", err=True)
+        raise SystemExit(1)
+
+
+@contextlib.contextmanager
+def _requests_out(path: str | None) -> Iterator[Callable[[RequestLine], None] | None]:
+    if path is None:
+        yield None
+        return
+    from prefixlint.reports.json import request_line
+
+    with console.writing(path) as file:
+        yield lambda line: file.write(request_line(line))

@@ -1,0 +1,211 @@
+"""The order of the stages: a log in, an `Analysis` out. The command line and the Python API rest on this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+import numpy as np
+
+from prefixlint import counting, engines, logs, simulate, summary
+from prefixlint.chat import ChatTemplate
+from prefixlint.engines import Engine
+from prefixlint.errors import LogRefusedError, UsageError
+from prefixlint.ingest import Ingest, Ingested
+from prefixlint.logs._read import Index
+from prefixlint.model import Request, Skip
+from prefixlint.modelfiles import ModelFiles, resolve
+from prefixlint.results import Analysis, Note, RequestLine
+from prefixlint.table import Kind, Table
+from prefixlint.tokens import Encoder
+
+TEXT_ENGINES = ("sglang", "vllm")
+HASH_ENGINES = ("ideal",)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `analyze` can be told; the defaults are what the command line has.
+
+    `order` is `time`, `file` or None (by time where all requests have one). `since` is in epoch seconds. `warmup` is a
+    number of requests, or a share below 1, that rates leave out. `sample` reads only that many requests.
+    """
+
+    model: str | None = None
+    tokenizer: str | None = None
+    chat_template: str | None = None
+    tokens_from: str | None = None
+    engines: Sequence[str] = ()
+    block_size: int | None = None
+    log_format: str | None = None
+    order: str | None = None
+    since: float | None = None
+    warmup: float = 0
+    sample: int | None = None
+    by: Sequence[str] = ()
+    offline: bool = False
+
+
+@dataclass(slots=True)
+class Watch:
+    """Callbacks of a run: bytes read (done, total or None), and the numbers of each request in the order used."""
+
+    on_bytes: Callable[[int, int | None], None] | None = None
+    on_request: Callable[[RequestLine], None] | None = None
+
+
+@dataclass(slots=True)
+class _Run:
+    """What a run has found out so far."""
+
+    files: ModelFiles
+    encoder: Encoder
+    read: Ingested
+    notes: list[Note] = field(default_factory=list)
+
+    @property
+    def table(self) -> Table:
+        return self.read.table
+
+
+def analyze(
+    paths: Sequence[str],
+    options: Options | None = None,
+    *,
+    stdin: BinaryIO | None = None,
+    watch: Watch | None = None,
+) -> Analysis:
+    """Say what prefix caches could serve of the requests in these logs.
+
+    Raises NoInputError without files, LogRefusedError for logs without prefix information, ModelError for a model that
+    cannot be had, UsageError for options that do not fit.
+    """
+    options, watch = options or Options(), watch or Watch()
+    chosen = [engines.load(name) for name in options.engines]
+    files = resolve(
+        options.model, tokenizer=options.tokenizer, chat_template=options.chat_template, offline=options.offline
+    )
+    index = logs.new_index()
+    try:
+        log = _Log(paths, options.log_format, stdin, index)
+        run = _read(log, options, files, watch)
+        return _conclude(run, options, chosen, watch, log)
+    finally:
+        index.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """The log that is analysed: read once as a whole, and single requests again."""
+
+    paths: Sequence[str]
+    log_format: str | None
+    stdin: BinaryIO | None
+    index: Index
+
+    def read(self, on_bytes: Callable[[int, int | None], None] | None) -> Iterator[Request | Skip]:
+        return logs.read(self.paths, log_format=self.log_format, stdin=self.stdin, on_bytes=on_bytes, index=self.index)
+
+    def again(self, wanted: Iterable[tuple[str, int, int]]) -> Iterator[Request]:
+        return logs.fetch(self.paths, wanted, log_format=self.log_format, stdin=self.stdin, index=self.index)
+
+
+def _read(log: _Log, options: Options, files: ModelFiles, watch: Watch) -> _Run:
+    encoder = Encoder(files.tokenizer)
+    template = ChatTemplate.compile(files) if files.renderer != "none" else None
+    server = counting.server_tokens(options.tokens_from) if options.tokens_from else None
+    ingest = Ingest(encoder, template, by=options.by, keep_ids=watch.on_request is not None, server_tokens=server)
+    read = ingest.run(_selected(log.read(watch.on_bytes), options))
+    if not len(read.table):
+        raise LogRefusedError(
+            "no request was read from these logs",
+            slug="no-requests",
+            hint="--since or --sample may leave everything out" if options.since or options.sample else None,
+        )
+    return _Run(files, encoder, read)
+
+
+def _selected(items: Iterable[Request | Skip], options: Options) -> Iterator[Request | Skip]:
+    left = options.sample
+    for item in items:
+        if isinstance(item, Request):
+            if options.since is not None and item.time is not None and item.time < options.since:
+                continue
+            if left is not None:
+                if not left:
+                    return
+                left -= 1
+        yield item
+
+
+def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watch, log: _Log) -> Analysis:
+    table = run.table
+    order, order_name = _order(table, options, run.notes)
+    kinds = np.frombuffer(table.kind, np.int8)[order]
+    use_blocks = bool((kinds == Kind.BLOCKS).any())
+    if use_blocks and (kinds == Kind.TOKENS).any():
+        run.notes.append(Note("mixed-kinds", "the log mixes prompts with hash traces; only the prompts are analysed"))
+        use_blocks = False
+    rows = order[kinds == (Kind.BLOCKS if use_blocks else Kind.TOKENS)]
+    chosen = list(chosen) or [engines.load(name) for name in (HASH_ENGINES if use_blocks else TEXT_ENGINES)]
+    replay = _replay(run, rows, chosen, options, use_blocks=use_blocks)
+    counts = counting.check(table, rows, replay, run.files, blocks=use_blocks, server=bool(options.tokens_from))
+    return summary.build(
+        summary.Material(
+            table=table,
+            read=run.read,
+            encoder=run.encoder,
+            order=order,
+            order_name=order_name,
+            rows=rows,
+            replay=replay,
+            counts=counts,
+            notes=run.notes,
+            by=options.by,
+            warmup=options.warmup,
+            again=log.again,
+            on_request=watch.on_request,
+        )
+    )
+
+
+def _replay(
+    run: _Run, rows: np.ndarray, chosen: Sequence[Engine], options: Options, *, use_blocks: bool
+) -> simulate.Replay:
+    table, encoder = run.table, run.encoder
+    if use_blocks:
+        return simulate.run_blocks(
+            (simulate.BlockArrival(row, table.namespace[row], table.blocks[row]) for row in rows.tolist()), chosen
+        )
+
+    def arrivals() -> Iterator[simulate.Arrival]:
+        members = rows.tolist()
+        prompts = encoder.sequences(table.prompt_segments(row) for row in members)
+        outputs = encoder.sequences(table.output_segments(row) for row in members)
+        for row, prompt, output in zip(members, prompts, outputs, strict=True):
+            yield simulate.Arrival(row, table.namespace[row], prompt, output)
+
+    return simulate.run(arrivals(), chosen, block_size=options.block_size)
+
+
+def _order(table: Table, options: Options, notes: list[Note]) -> tuple[np.ndarray, str]:
+    """Choose the order in which requests are used, and say what is odd about the log's own."""
+    times = np.frombuffer(table.time, np.float64)
+    known = ~np.isnan(times)
+    if options.order == "file" or not known.any():
+        if options.order == "time":
+            raise UsageError("the log has no times to sort by", slug="no-times", hint="use --sort file")
+        return np.arange(times.size), "file"
+    if not known.all() and options.order is None:
+        missing = int((~known).sum())
+        notes.append(Note("times-missing", f"{missing:,} requests have no time: file order is used"))
+        return np.arange(times.size), "file"
+    steps = np.diff(times[known])
+    if steps.size and (steps < 0).mean() > 0.9:
+        notes.append(Note("reversed-log", "the log runs backwards in time; it was sorted"))
+    elif (steps < 0).any():
+        notes.append(
+            Note("unsorted-log", f"{int((steps < 0).sum()):,} requests stand out of time order; the log was sorted")
+        )
+    return np.argsort(np.where(known, times, np.inf), kind="stable"), "time"

@@ -1,0 +1,203 @@
+"""JSON for programs: the schema `prefixlint.analyze/1`. Unknown is null, never 0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from prefixlint.reports import Look
+from prefixlint.results import (
+    Analysis,
+    EngineResult,
+    Family,
+    Group,
+    Reported,
+    RequestLine,
+    SharedPrefix,
+    TokenizerUse,
+    VolatilePlace,
+)
+
+
+def analysis(result: Analysis, look: Look) -> str:  # noqa: ARG001 - JSON looks the same everywhere
+    """Render what `analyze` found."""
+    return dump(as_json(result))
+
+
+def dump(value: Any) -> str:
+    """Write JSON with indentation; text that is no valid Unicode is written with replacement characters."""
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2, default=str).decode() + "\n"
+
+
+def as_json(result: Analysis) -> dict[str, Any]:
+    """Give the result as plain JSON values, keys in the order of the contract."""
+    return {
+        "schema": "prefixlint.analyze/1",
+        "input": {
+            "files": list(result.input.files),
+            "formats": dict(result.input.formats),
+            "requests": result.input.requests,
+            "from": iso(result.input.start),
+            "to": iso(result.input.end),
+            "order": result.input.order,
+            "skipped": [
+                {"path": s.path, "line": s.line, "slug": s.slug, "reason": clean(s.reason)}
+                for s in result.input.skipped
+            ],
+            "skipped_total": result.input.skipped_total,
+        },
+        "notes": [{"slug": n.slug, "message": clean(n.message)} for n in result.notes],
+        "tokenizers": [_tokenizer(t) for t in result.tokenizers],
+        "tokens": {"prompt": result.prompt_tokens, "distinct": result.distinct_tokens},
+        "reported": _reported(result.reported),
+        "likely_causes": [
+            {"slug": c.slug, "message": c.message, "requests": c.requests, "missed_tokens": c.missed_tokens}
+            for c in result.likely_causes
+        ],
+        "engines": [_engine(e) for e in result.engines],
+        "families": [_family(f) for f in result.families],
+        "shared_prefixes": [_shared(s) for s in result.shared_prefixes],
+        "by": list(result.by),
+        "groups": [_group(g) for g in result.groups],
+        "findings": [],
+        "what_if": [],
+        "curves": {"capacity": [], "ttl": [], "replicas": []},
+        "savings": [],
+    }
+
+
+def iso(seconds: float | None) -> str | None:
+    """Give a time as ISO 8601 in UTC with milliseconds; None where it is unknown or no date."""
+    if seconds is None:
+        return None
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def clean(text: str) -> str:
+    """Make text valid Unicode: lone surrogates of a broken log become replacement characters."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _tokenizer(use: TokenizerUse) -> dict[str, Any]:
+    return {
+        "model": use.model,
+        "name": use.name,
+        "chat_template": use.chat_template,
+        "exact": use.exact,
+        "checked_against": use.checked_against,
+        "requests": use.requests,
+        "compared": use.compared,
+        "equal": use.equal,
+        "factor": use.factor,
+    }
+
+
+def _reported(reported: Reported | None) -> dict[str, Any] | None:
+    if reported is None:
+        return None
+    return {
+        "requests": reported.requests,
+        "prompt_tokens": reported.prompt_tokens,
+        "cached_tokens": reported.cached_tokens,
+        "written_tokens": reported.written_tokens,
+        "hit_rate": reported.hit_rate,
+    }
+
+
+def _engine(engine: EngineResult) -> dict[str, Any]:
+    return {
+        "engine": engine.engine,
+        "granularity": engine.granularity,
+        "capacity_tokens": engine.capacity_tokens,
+        "replicas": engine.replicas,
+        "route": engine.route,
+        "ttl_s": engine.ttl_s,
+        "requests": engine.requests,
+        "prompt_tokens": engine.prompt_tokens,
+        "cached_tokens": engine.cached_tokens,
+        "hit_rate": engine.hit_rate,
+        "hit_rate_blocks": engine.hit_rate_blocks,
+        "hit_rate_mean": engine.hit_rate_mean,
+        "zero_hit_requests": engine.zero_hit_requests,
+        "misses": {cause.value: tokens for cause, tokens in engine.misses.items()},
+    }
+
+
+def _family(family: Family) -> dict[str, Any]:
+    return {
+        "id": family.id,
+        "name": clean(family.name),
+        "model": family.model,
+        "requests": family.requests,
+        "prompt_tokens": family.prompt_tokens,
+        "lost_tokens": family.lost_tokens,
+        "engines": {
+            name: {"cached_tokens": e.cached_tokens, "hit_rate": e.hit_rate, "ceiling": e.ceiling}
+            for name, e in family.engines.items()
+        },
+        "spans": [_place(p) for p in family.spans],
+    }
+
+
+def _place(place: VolatilePlace) -> dict[str, Any]:
+    path, line, other = place.example
+    return {
+        "token": place.token,
+        "path": place.path,
+        "char": place.char,
+        "excerpt": {
+            "before": clean(place.excerpt.before),
+            "earlier": clean(place.excerpt.earlier),
+            "later": clean(place.excerpt.later),
+            "after": clean(place.excerpt.after),
+        },
+        "requests": place.requests,
+        "lost_tokens": place.lost_tokens,
+        "example": {"path": path, "line": line, "other_line": other},
+    }
+
+
+def _shared(shared: SharedPrefix) -> dict[str, Any]:
+    return {"tokens": shared.tokens, "requests": shared.requests, "text": clean(shared.text)}
+
+
+def _group(group: Group) -> dict[str, Any]:
+    key: Mapping[str, str | None] = group.key
+    return {
+        "key": dict(key),
+        "requests": group.requests,
+        "prompt_tokens": group.prompt_tokens,
+        "reported": _reported(group.reported),
+        "engines": [_engine(e) for e in group.engines],
+    }
+
+
+def request_line(line: RequestLine) -> bytes:
+    """Give one request's numbers as a line of JSON."""
+    diverged = None
+    if line.diverged_token is not None:
+        diverged = {"token": line.diverged_token, "path": line.diverged_path, "char": line.diverged_char}
+    return orjson.dumps(
+        {
+            "line": line.line,
+            "path": clean(line.path),
+            "part": line.part,
+            "id": line.id and clean(line.id),
+            "time": iso(line.time),
+            "family": line.family,
+            "prompt_tokens": line.prompt_tokens,
+            "engines": {
+                name: {"cached_tokens": cached, "misses": {cause.value: n for cause, n in misses.items()}}
+                for name, (cached, misses) in line.engines.items()
+            },
+            "reported_cached_tokens": line.reported_cached_tokens,
+            "diverged_at": diverged,
+        },
+        option=orjson.OPT_APPEND_NEWLINE,
+    )

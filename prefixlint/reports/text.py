@@ -1,0 +1,280 @@
+"""Text for people: what the cache could serve, which family loses most and where, and what to do next."""
+
+from __future__ import annotations
+
+from prefixlint.model import MissCause
+from prefixlint.reports import Look
+from prefixlint.reports._terminal import (
+    Style,
+    count,
+    moment,
+    percent,
+    short_count,
+    shorten,
+    table,
+    visible,
+    wrap,
+)
+from prefixlint.results import Analysis, EngineResult, Excerpt, Family, Group, Reported, TokenizerUse, VolatilePlace
+
+_FAMILIES = 8
+_PREFIXES = 5
+_SKIPPED = 5
+_GROUPS = 30
+_COSTLY = 0.02  # of a family's prompt tokens: what is lost below it is not worth the reader's time
+_CAUSES = {
+    MissCause.COLD: "new text",
+    MissCause.DIVERGED: "seen before, but behind a difference",
+    MissCause.UNALIGNED: "block rounding and last tokens",
+    MissCause.TOO_SHORT: "below the minimum length",
+    MissCause.NAMESPACE: "another namespace (salt, LoRA, organisation)",
+    MissCause.EVICTED: "evicted",
+    MissCause.EXPIRED: "expired",
+    MissCause.REPLICA: "held by another replica",
+    MissCause.IN_FLIGHT: "still being computed",
+    MissCause.NOT_WRITTEN: "never written",
+}
+
+
+def analysis(result: Analysis, look: Look) -> str:
+    """Render what `analyze` found, the most costly thing first and the next step last."""
+    style = Style(look.color)
+    parts = [
+        _head(result, style, look.width),
+        _rates(result, style, look.width),
+        _likely(result, style, look.width),
+        _misses(result, style, look.width),
+        _groups(result, style, look.width),
+        _families(result, style, look.width),
+        _prefixes(result, style, look.width),
+        _counting(result, style, look.width),
+        _notes(result, style, look.width),
+        _skipped(result, style, look.width),
+        _next(result, style, look.width),
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _head(result: Analysis, style: Style, width: int) -> list[str]:
+    files = result.input.files
+    name = visible(files[0]) if len(files) == 1 else f"{len(files)} files"
+    tokens = f", {short_count(result.prompt_tokens)} prompt tokens" if result.prompt_tokens else ""
+    formats = ", ".join(f"{count(n)} {name}" for name, n in sorted(result.input.formats.items(), key=lambda x: -x[1]))
+    lines = [style.bold(shorten(f"{name}: {count(result.input.requests)} requests{tokens}", width))]
+    if len(result.input.formats) > 1:
+        lines += wrap(formats, width)
+    elif formats:
+        lines.append(f"  {next(iter(result.input.formats))}" + _span(result))
+    return lines
+
+
+def _span(result: Analysis) -> str:
+    if result.input.start is None:
+        return ", in file order"
+    return f", {moment(result.input.start)} to {moment(result.input.end)} UTC, in {result.input.order} order"
+
+
+def _rates(result: Analysis, style: Style, width: int) -> list[str]:
+    rows = [("What the prefix cache", "hit rate", "cached tokens", "requests without a hit")]
+    if result.reported is not None:
+        rows.append(_reported_row(result.reported))
+    rows += [_engine_row(e) for e in result.engines]
+    if len(rows) == 1:
+        return []
+    lines = table(rows, align="<>>>", width=width, indent=0)
+    lines[0] = style.bold(lines[0])
+    for i, engine in enumerate(result.engines, len(lines) - len(result.engines)):
+        lines[i] = _tint(lines[i], percent(engine.hit_rate), style)
+    if result.engines:
+        text = "hit rate = cached / prompt tokens; unlimited cache, requests one after the other"
+        means = ", ".join(f"{e.engine} {percent(e.hit_rate_mean)}" for e in result.engines)
+        lines += [style.dim(line) for line in wrap(f"{text}. Mean of the requests' own rates: {means}.", width)]
+    return lines
+
+
+def _likely(result: Analysis, style: Style, width: int) -> list[str]:
+    if not result.likely_causes:
+        return []
+    rows = [("Likely causes of the misses, from times and counters alone", "requests", "missed tokens")]
+    rows += [(c.message, count(c.requests), count(c.missed_tokens)) for c in result.likely_causes]
+    lines = table(rows, align="<>>", width=width, indent=0)
+    return [style.bold(lines[0]), *lines[1:]]
+
+
+def _tint(line: str, rate: str, style: Style) -> str:
+    return line.replace(rate, style.bold(rate), 1)
+
+
+def _reported_row(reported: Reported) -> tuple[str, str, str, str]:
+    said = f"did serve (reported by {count(reported.requests)})"
+    return said, percent(reported.hit_rate), count(reported.cached_tokens), ""
+
+
+def _engine_row(engine: EngineResult) -> tuple[str, str, str, str]:
+    name = f"could serve: {engine.engine}"
+    if engine.granularity > 1:
+        name += f", blocks of {engine.granularity}"
+    share = engine.zero_hit_requests / engine.requests if engine.requests else None
+    return (
+        name,
+        percent(engine.hit_rate),
+        count(engine.cached_tokens),
+        f"{count(engine.zero_hit_requests)} ({percent(share)})",
+    )
+
+
+def _misses(result: Analysis, style: Style, width: int) -> list[str]:
+    engines = [e for e in result.engines if e.prompt_tokens]
+    causes = [c for c in MissCause if any(e.misses.get(c) for e in engines)]
+    if not causes:
+        return []
+    rows = [("Computed again, tokens", *(e.engine for e in engines))]
+    rows += [(_CAUSES[c], *(_tokens_share(e.misses.get(c, 0), e.prompt_tokens) for e in engines)) for c in causes]
+    lines = table(rows, align="<" + ">" * len(engines), width=width, indent=0)
+    return [style.bold(lines[0]), *lines[1:]]
+
+
+def _tokens_share(tokens: int, total: int) -> str:
+    return f"{count(tokens)} ({percent(tokens / total if total else None)})"
+
+
+def _groups(result: Analysis, style: Style, width: int) -> list[str]:
+    if not result.groups:
+        return []
+    engines = [e.engine for e in result.engines]
+    rows = [(*result.by, "requests", "tokens", "reported", *engines)]
+    rows += [_group_row(g, engines) for g in result.groups[:_GROUPS]]
+    lines = table(rows, align="<" * len(result.by) + ">" * (3 + len(engines)), width=width, indent=0)
+    lines[0] = style.bold(lines[0])
+    if len(result.groups) > _GROUPS:
+        lines.append(style.dim(f"and {count(len(result.groups) - _GROUPS)} more groups; all are in --format json"))
+    return lines
+
+
+def _group_row(group: Group, engines: list[str]) -> tuple[str, ...]:
+    rates = {e.engine: percent(e.hit_rate) for e in group.engines}
+    keys = [visible(v) if v is not None else "(none)" for v in group.key.values()]
+    reported = percent(group.reported.hit_rate) if group.reported else "unknown"
+    return (
+        *keys,
+        count(group.requests),
+        short_count(group.prompt_tokens),
+        reported,
+        *(rates.get(e, "") for e in engines),
+    )
+
+
+def _families(result: Analysis, style: Style, width: int) -> list[str]:
+    if not result.families:
+        return []
+    engines = [e.engine for e in result.engines]
+    rows = [("Families, by tokens lost", "requests", "tokens", "lost", *engines, "ceiling")]
+    shown = result.families[:_FAMILIES]
+    rows += [_family_row(f, engines, result.prompt_tokens) for f in shown]
+    laid = table(rows, align="<" + ">" * (len(rows[0]) - 1), width=width, indent=0)
+    lines = [style.bold(laid[0])]
+    for line, family in zip(laid[1:], shown, strict=True):
+        lines.append(line)
+        if family.spans:
+            lines += _place(family.spans[0], family, style, width)
+    if len(result.families) > _FAMILIES:
+        rest = result.families[_FAMILIES:]
+        lines.append(style.dim(f"and {count(len(rest))} more with {count(sum(f.requests for f in rest))} requests"))
+    return lines
+
+
+def _family_row(family: Family, engines: list[str], total: int) -> tuple[str, ...]:
+    rates = [percent(family.engines[e].hit_rate) if e in family.engines else "" for e in engines]
+    ceilings = [e.ceiling for e in family.engines.values() if e.ceiling is not None]
+    share = percent(family.prompt_tokens / total if total else None)
+    ceiling = percent(max(ceilings)) if ceilings else "unknown"
+    return visible(family.name), count(family.requests), share, short_count(family.lost_tokens), *rates, ceiling
+
+
+def _place(place: VolatilePlace, family: Family, style: Style, width: int) -> list[str]:
+    where = f"{place.path}, character {place.char}" if place.path else f"token {place.token}"
+    if place.lost_tokens < _COSTLY * family.prompt_tokens:
+        return [style.dim(shorten(f"    parts at {where}: nothing of weight is lost behind it", width))]
+    lost = f"{count(place.lost_tokens)} tokens behind it were computed again in {count(place.requests)} requests"
+    lines = [style.red(line) for line in wrap(f"parts at {where}: {lost}", width, indent="    ")]
+    return lines + ["      " + text for text in excerpt_lines(place.excerpt, width - 6, style)]
+
+
+def excerpt_lines(excerpt: Excerpt, width: int, style: Style) -> list[str]:
+    """Show both sides of a divergence on two lines, and under them marks below the characters that differ."""
+    earlier, later = visible(excerpt.earlier), visible(excerpt.later)
+    most = max(8, width - 30)
+    earlier, later = shorten(earlier, most // 2), shorten(later, most // 2)
+    longest = max(len(earlier), len(later))
+    before = shorten(visible(excerpt.before), max(0, min(30, width - longest)), keep="end")
+    after = shorten(visible(excerpt.after), max(0, width - len(before) - longest))
+    rows = [f"{before}{style.yellow(value)}{style.dim(after)}" for value in (earlier, later)]
+    return [*rows, " " * len(before) + style.yellow("^" * max(1, longest))]
+
+
+def _prefixes(result: Analysis, style: Style, width: int) -> list[str]:
+    if not result.shared_prefixes:
+        return []
+    rows = [("tokens", "requests", "Largest shared prefixes end with")]
+    rows += [(count(s.tokens), count(s.requests), visible(s.text)) for s in result.shared_prefixes[:_PREFIXES]]
+    lines = table(rows, align=">><", width=width, grow=2, indent=0)
+    return [style.bold(lines[0]), *lines[1:]]
+
+
+def _counting(result: Analysis, style: Style, width: int) -> list[str]:
+    lines: list[str] = []
+    for use in result.tokenizers[:_FAMILIES]:
+        lines += wrap(_how_counted(use), width)
+    return [style.bold("How tokens were counted"), *lines] if lines else []
+
+
+def _how_counted(use: TokenizerUse) -> str:
+    model = visible(use.model) if use.model else "(no model named)"
+    text = f"{model}: {use.name}, {use.chat_template}; "
+    if use.exact == "proven":
+        equal = f"{count(use.equal)} of {count(use.compared)} requests"
+        return text + f"exact: counts equal the {use.checked_against}'s in {equal}."
+    if use.exact == "assumed":
+        return text + "assumed exact: the log reports no counts to compare with."
+    compared = (
+        f"counts equal the reported ones in {count(use.equal)} of {count(use.compared)} requests"
+        if use.compared
+        else ""
+    )
+    scaled = f"scaled by {use.factor:.3f} to the reported prompt tokens" if abs(use.factor - 1) > 0.0005 else ""
+    reasons = ", ".join(x for x in ("not exact", compared, scaled) if x)
+    return text + reasons + "."
+
+
+def _notes(result: Analysis, style: Style, width: int) -> list[str]:
+    lines: list[str] = []
+    for note in result.notes:
+        lines += wrap(visible(note.message), width, first=style.yellow("note: "))
+    return lines
+
+
+def _skipped(result: Analysis, style: Style, width: int) -> list[str]:
+    if not result.input.skipped_total:
+        return []
+    lines = [style.bold(f"Skipped: {count(result.input.skipped_total)}")]
+    for skip in result.input.skipped[:_SKIPPED]:
+        where = f"{visible(skip.path)}:{skip.line}" if skip.line else visible(skip.path)
+        lines += wrap(f"{where}: {visible(skip.reason)}", width)
+    if result.input.skipped_total > _SKIPPED:
+        lines.append(style.dim(f"  and {count(result.input.skipped_total - _SKIPPED)} more; --format json lists them"))
+    return lines
+
+
+def _next(result: Analysis, style: Style, width: int) -> list[str]:
+    if any(use.exact == "no" for use in result.tokenizers):
+        return wrap(
+            "--model NAME|DIR|FILE.gguf counts with the model's own tokenizer and chat template.",
+            width,
+            first=style.bold("next: "),
+        )
+    if not result.engines:
+        text = "what the cache could serve needs prompts; prefixlint record --how NAME says how to log them."
+        return wrap(text, width, first=style.bold("next: "))
+    if result.engines:
+        return wrap("--requests-out FILE.jsonl writes the numbers of each request.", width, first=style.bold("next: "))
+    return []

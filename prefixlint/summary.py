@@ -1,0 +1,405 @@
+"""From a replay to the result: rates, families, places, groups and notes; nothing here reads or simulates."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefixlint import attribute, bodies, simulate
+from prefixlint.counting import Counted
+from prefixlint.ingest import Ingested
+from prefixlint.model import Messages, MissCause, Request, Text
+from prefixlint.reported import likely_causes, reported
+from prefixlint.results import (
+    Analysis,
+    EngineResult,
+    Family,
+    FamilyEngine,
+    Group,
+    Input,
+    Note,
+    RequestLine,
+    SharedPrefix,
+    VolatilePlace,
+)
+from prefixlint.simulate import Replay, Served
+from prefixlint.table import UNKNOWN, Table
+from prefixlint.tokens import Encoder
+
+Counts = NDArray[np.int64]
+Rows = NDArray[np.intp]
+Again = Callable[[Iterable[tuple[str, int, int]]], Iterator[Request]]
+
+_PLACES = 5  # of a family, in the result
+_FAMILIES = 200
+_WITH_PATHS = 20  # families whose example requests are read again, to name the place in the logged body
+_PREFIXES = 10
+_MIN_PREFIX = 64  # tokens; shorter shared prefixes save nothing worth a line
+_TAIL = 60  # characters of a shared prefix that are shown
+# A log that holds less than this share of the turns its conversations refer to was probably sampled.
+_MISSING_TURNS = 0.2
+_FEW_TURNS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What the stages before have found out. `rows` are the replayed requests in order, `order` all of them."""
+
+    table: Table
+    read: Ingested
+    encoder: Encoder
+    order: Rows
+    order_name: str
+    rows: Rows
+    replay: Replay
+    counts: Counted
+    notes: Sequence[Note]
+    by: Sequence[str]
+    warmup: float
+    again: Again
+    on_request: Callable[[RequestLine], None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Account:
+    """The replay with counts as they are reported: `lost` are tokens that were there but behind a difference."""
+
+    prompt: Counts
+    lost: Counts
+    served: Mapping[str, Served]
+    misses: Mapping[str, Mapping[MissCause, Counts]]
+    partings: Sequence[attribute.Parting | None]
+
+
+def build(material: Material) -> Analysis:
+    """Put the result together."""
+    account = _account(material)
+    where = simulate.after_warmup(material.rows.size, material.warmup)
+    notes = [*material.notes, *_notes(material)]
+    families = _families(material, account, where)
+    if material.on_request is not None:
+        for line in _request_lines(material, account):
+            material.on_request(line)
+    return Analysis(
+        input=_input(material),
+        notes=notes,
+        tokenizers=material.counts.uses,
+        prompt_tokens=int(account.prompt.sum()),
+        distinct_tokens=material.replay.distinct,
+        reported=reported(material.table, material.order),
+        likely_causes=likely_causes(material.table, material.order) if not material.rows.size else (),
+        engines=_engines(account, where),
+        families=families[:_FAMILIES],
+        shared_prefixes=_shared_prefixes(material),
+        groups=_groups(material, account) if material.by else (),
+        by=material.by,
+    )
+
+
+@dataclass(slots=True)
+class _Pieces:
+    """The encoder's segments as attribution sees them, each taken from the encoder once."""
+
+    encoder: Encoder
+    _ids: dict[int, attribute.Ids]
+
+    def text(self, segment: int) -> str:
+        return self.encoder.text(segment)
+
+    def piece(self, segment: int) -> attribute.Ids:
+        known = self._ids.get(segment)
+        if known is None:
+            known = self._ids[segment] = self.encoder.ids([segment])
+        return known
+
+
+def _account(material: Material) -> _Account:
+    """Apply the counts' factors, find where requests part, and say why each token was computed."""
+    replay, factors = material.replay, material.counts.factors
+    engines = {name: _scaled(served, factors) for name, served in replay.engines.items()}
+    first = next(iter(engines.values()))
+    of_blocks = replay.distinct_blocks is not None
+    partings = [None] * material.rows.size if of_blocks else _partings(material)
+    lost = np.fromiter((p.lost if p else 0 for p in partings), np.int64, len(partings))
+    lost = np.floor(lost * factors).astype(np.int64)
+    misses = {}
+    for name, served in engines.items():
+        why = dict(simulate.misses(served))
+        if not of_blocks:
+            rest = served.prompt - served.shared
+            behind = np.minimum(lost, rest)
+            why |= {MissCause.DIVERGED: behind, MissCause.COLD: rest - behind}
+        misses[name] = {cause: tokens for cause, tokens in why.items() if tokens.any()}
+    return _Account(first.prompt, lost, engines, misses, partings)
+
+
+def _scaled(served: Served, factors: NDArray[np.float64]) -> Served:
+    """Multiply counts by each request's factor; the engine's rules apply to the scaled counts."""
+    if (factors == 1).all():
+        return served
+    prompt = np.rint(served.prompt * factors).astype(np.int64)
+    whole = served.shared == served.prompt
+    shared = np.where(whole, prompt, np.floor(served.shared * factors).astype(np.int64))
+    return simulate.with_shared(served, shared, prompt)
+
+
+def _partings(material: Material) -> list[attribute.Parting | None]:
+    table, rows = material.table, material.rows.tolist()
+    served = next(iter(material.replay.engines.values()))
+    partners = attribute.partners(rows, table.conversation, served.owner, table.family)
+    pieces = _Pieces(material.encoder, {})
+    found: list[attribute.Parting | None] = []
+    for position, (row, partner) in enumerate(zip(rows, partners, strict=True)):
+        new = served.prompt[position] - served.shared[position]
+        if partner < 0 or new <= 0:
+            found.append(None)
+            continue
+        parted = attribute.part(pieces, table.prompt_segments(partner), table.prompt_segments(row))
+        found.append(attribute.Parting(row, partner, *parted) if parted else None)
+    return found
+
+
+def _rates(name: str, served: Served, misses: Mapping[MissCause, Counts], where: simulate.Where) -> EngineResult:
+    rates = simulate.rates(served, where)
+    return EngineResult(
+        engine=name,
+        granularity=served.engine.granularity,
+        requests=rates.requests,
+        prompt_tokens=rates.prompt_tokens,
+        cached_tokens=rates.cached_tokens,
+        hit_rate=rates.hit_rate,
+        hit_rate_blocks=rates.hit_rate_blocks,
+        hit_rate_mean=rates.hit_rate_mean,
+        zero_hit_requests=int((served.cached[where] == 0).sum()),
+        misses={cause: total for cause, tokens in misses.items() if (total := int(tokens[where].sum()))},
+    )
+
+
+def _engines(account: _Account, where: simulate.Where) -> list[EngineResult]:
+    if not account.prompt.size:
+        return []
+    return [_rates(name, served, account.misses[name], where) for name, served in account.served.items()]
+
+
+def _by_value(values: NDArray[Any]) -> dict[int, Rows]:
+    """Give the positions of each value of an integer column, in order."""
+    if not values.size:
+        return {}
+    order = np.argsort(values, kind="stable")
+    borders = np.flatnonzero(np.diff(values[order])) + 1
+    parts = np.split(order, borders)
+    return {int(values[part[0]]): part for part in parts}
+
+
+def _groups(material: Material, account: _Account) -> list[Group]:
+    group = np.frombuffer(material.table.group, np.int32)
+    replayed = _by_value(group[material.rows])
+    found = []
+    for number, members in _by_value(group[material.order]).items():
+        where = replayed.get(number, np.empty(0, np.intp))
+        engines = [_rates(n, s, account.misses[n], where) for n, s in account.served.items()] if where.size else []
+        found.append(
+            Group(
+                key=dict(zip(material.by, material.table.groups.values[number], strict=True)),
+                requests=int(members.size),
+                prompt_tokens=int(account.prompt[where].sum()),
+                reported=reported(material.table, material.order[members]),
+                engines=engines,
+            )
+        )
+    return sorted(found, key=lambda g: (-_missed(g), -g.requests, tuple(str(v) for v in g.key.values())))
+
+
+def _missed(group: Group) -> int:
+    if group.engines:
+        return group.engines[0].prompt_tokens - group.engines[0].cached_tokens
+    return group.reported.prompt_tokens - group.reported.cached_tokens if group.reported else 0
+
+
+def _families(material: Material, account: _Account, where: slice) -> list[Family]:
+    """Sum up by family, the most lost tokens first, and show the places at which the members part."""
+    if not account.prompt.size:
+        return []
+    table = material.table
+    numbers = np.frombuffer(table.family, np.int32)[material.rows]
+    counted = np.zeros(numbers.size, bool)
+    counted[where] = True
+    members = {n: m[counted[m]] for n, m in _by_value(numbers).items()}
+    missed = account.prompt - next(iter(account.served.values())).cached
+    ranked = sorted(
+        (number for number, mine in members.items() if mine.size),
+        key=lambda n: (-int(account.lost[members[n]].sum()), -int(missed[members[n]].sum()), n),
+    )[:_FAMILIES]
+    spots = attribute.places((p for p in account.partings if p is not None), table.family)
+    spots = {number: spots.get(number, [])[:_PLACES] for number in ranked}
+    seen = _read_again(material, [p.example for n in ranked[:_WITH_PATHS] for p in spots[n]])
+    best = {n: _at_best(s, account.lost) for n, s in account.served.items()}
+    return [
+        Family(
+            id=_family_id(material, number),
+            name=material.read.grouper.name(number),
+            model=_family_model(material, members[number]),
+            requests=int(members[number].size),
+            prompt_tokens=int(account.prompt[members[number]].sum()),
+            lost_tokens=int(account.lost[members[number]].sum()),
+            engines={n: _family_engine(s, best[n], members[number]) for n, s in account.served.items()},
+            spans=[_place(material, spot, seen) for spot in spots[number]],
+        )
+        for number in ranked
+    ]
+
+
+def _at_best(served: Served, lost: Counts) -> Served:
+    """Give what the engine would serve if nothing that was there had been behind a difference."""
+    return simulate.with_shared(served, served.shared + lost) if lost.any() else served
+
+
+def _family_id(material: Material, number: int) -> str:
+    key = f"{number}\0{material.read.grouper.name(number)}".encode("utf-8", "replace")
+    return hashlib.blake2b(key, digest_size=4).hexdigest()
+
+
+def _family_model(material: Material, members: Rows) -> str | None:
+    table = material.table
+    model: str | None = table.models.values[table.model[int(material.rows[members[0]])]]
+    return model
+
+
+def _family_engine(served: Served, best: Served, where: Rows) -> FamilyEngine:
+    rates = simulate.rates(served, where)
+    return FamilyEngine(rates.cached_tokens, rates.hit_rate, simulate.rates(best, where).hit_rate)
+
+
+def _place(material: Material, spot: attribute.Place, seen: Mapping[int, Request]) -> VolatilePlace:
+    parting, table = spot.example, material.table
+    earlier, later = (table.prompt_segments(row) for row in (parting.partner, parting.row))
+    here, there = (_segment_text(material, s, parting.segment) for s in (earlier, later))
+    lead = _segment_text(material, later, parting.segment - 1) if parting.segment else ""
+    at = _logged_place(seen.get(parting.partner), seen.get(parting.row))
+    path, line, _ = table.where(parting.row)
+    return VolatilePlace(
+        token=parting.token,
+        path=at and at[0],
+        char=at and at[1],
+        excerpt=attribute.excerpt(here, there, parting.word, lead),
+        requests=spot.requests,
+        lost_tokens=spot.lost,
+        example=(path, line, table.line[parting.partner]),
+    )
+
+
+def _segment_text(material: Material, segments: attribute.Ids, index: int) -> str:
+    return material.encoder.text(int(segments[index])) if index < segments.size else ""
+
+
+def _logged_place(earlier: Request | None, later: Request | None) -> tuple[str, int] | None:
+    """Give path and character of the first difference of two logged bodies."""
+    if earlier is None or later is None:
+        return None
+    found = bodies.first_difference(earlier.body, later.body)
+    return (found.path, found.char) if found else None
+
+
+def _read_again(material: Material, partings: Iterable[attribute.Parting]) -> dict[int, Request]:
+    """Read the example requests of some places again, by row."""
+    rows = {material.table.where(row): row for p in partings for row in (p.partner, p.row)}
+    return {rows[r.path, r.line, r.part]: r for r in material.again(rows)} if rows else {}
+
+
+def _shared_prefixes(material: Material) -> list[SharedPrefix]:
+    if material.replay.distinct_blocks is not None:
+        return []
+    found = []
+    for index in material.replay.indexes.values():
+        found += index.shared_prefixes(_PREFIXES, min_tokens=_MIN_PREFIX)
+    found.sort(key=lambda p: (-(p.requests - 1) * p.length, p.owner))
+    return [SharedPrefix(p.length, p.requests, _tail(material, p.owner, p.length)) for p in found[:_PREFIXES]]
+
+
+def _tail(material: Material, row: int, length: int) -> str:
+    ids = material.encoder.ids(material.table.prompt_segments(row))[:length]
+    return material.encoder.decode(ids[-40:])[-_TAIL:]
+
+
+def _input(material: Material) -> Input:
+    table, read = material.table, material.read
+    times = np.frombuffer(table.time, np.float64)
+    known = times[~np.isnan(times)]
+    formats = np.frombuffer(table.format, np.int32)
+    return Input(
+        files=list(table.paths.values),
+        formats={name: int((formats == i).sum()) for i, name in enumerate(table.formats.values)},
+        requests=len(table),
+        start=float(known.min()) if known.size else None,
+        end=float(known.max()) if known.size else None,
+        order=material.order_name,
+        skipped=read.skipped,
+        skipped_total=read.skipped_total,
+    )
+
+
+def _notes(material: Material) -> list[Note]:
+    read = material.read
+    notes = [Note("no-tokens", f"{n:,} requests have no prompt to count: {why}") for why, n in read.no_prompt.items()]
+    referred, missing = read.history.referred, read.history.missing
+    if referred >= _FEW_TURNS and missing / referred > _MISSING_TURNS:
+        share = f"{missing:,} of {referred:,} earlier turns that conversations refer to are not in the log"
+        notes.append(
+            Note("sampled-log", f"{share}: it was sampled or its history is rewritten, and hits are understated")
+        )
+    notes += [Note("tokenizer", text) for text in material.encoder.notes]
+    return notes
+
+
+def _logged_places(material: Material, account: _Account) -> dict[int, tuple[str, int]]:
+    """Find in the logged bodies where requests part, by row; reads those requests again."""
+    table, encoder = material.table, material.encoder
+    parted = {table.where(p.row): p for p in account.partings if p is not None}
+    found = {}
+    for request in material.again(parted) if parted else ():
+        parting = parted[request.path, request.line, request.part]
+        if not isinstance(request.content, Messages | Text):
+            continue
+        texts = [encoder.text(s) for s in table.prompt_segments(parting.row).tolist()]
+        offset = sum(map(len, texts[: parting.segment])) + parting.char
+        place = bodies.locate(request.body, "".join(texts), offset)
+        if place is not None:
+            found[parting.row] = place
+    return found
+
+
+def _request_lines(material: Material, account: _Account) -> Iterator[RequestLine]:
+    table = material.table
+    places = _logged_places(material, account)
+    cached = np.frombuffer(table.cached, np.int64)
+    for position, row in enumerate(material.rows.tolist()):
+        path, line, part = table.where(row)
+        parting = account.partings[position]
+        said = int(cached[row])
+        time = table.time[row]
+        place = places.get(row)
+        yield RequestLine(
+            path=path,
+            line=line,
+            part=part,
+            id=table.ids.get(row),
+            time=None if np.isnan(time) else time,
+            family=str(table.family[row]),
+            prompt_tokens=int(account.prompt[position]),
+            engines={
+                name: (
+                    int(served.cached[position]),
+                    {c: int(t[position]) for c, t in account.misses[name].items() if t[position]},
+                )
+                for name, served in account.served.items()
+            },
+            reported_cached_tokens=None if said == UNKNOWN else said,
+            diverged_token=parting.token if parting else None,
+            diverged_path=place and place[0],
+            diverged_char=place and place[1],
+        )

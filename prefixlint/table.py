@@ -1,0 +1,152 @@
+"""The requests of a log as columns: a fixed number of bytes a request, whatever its prompt is.
+
+Prompts are slices of interned segment ids; texts live once in the encoder. This is what bounds memory by the distinct
+text of a log and not by its length.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefixlint.model import BlockHashes, Request
+
+UNKNOWN = -1
+"""In a column of counts: not reported."""
+
+
+class Kind(IntEnum):
+    """What the log holds of a prompt."""
+
+    NONE = 0
+    TOKENS = 1
+    BLOCKS = 2
+
+
+@dataclass(slots=True)
+class Names:
+    """Distinct values and their numbers, in order of first appearance."""
+
+    values: list[Any] = field(default_factory=list)
+    _numbers: dict[Any, int] = field(default_factory=dict)
+
+    def number(self, value: Hashable) -> int:
+        """Give the number of a value, a new one where it was not seen before."""
+        known = self._numbers.get(value)
+        if known is None:
+            known = self._numbers[value] = len(self.values)
+            self.values.append(value)
+        return known
+
+
+def _bytes() -> array[int]:
+    return array("b")
+
+
+def _ints() -> array[int]:
+    return array("i")
+
+
+def _longs() -> array[int]:
+    return array("q")
+
+
+def _unsigned() -> array[int]:
+    return array("I")
+
+
+def _floats() -> array[float]:
+    return array("d")
+
+
+@dataclass(slots=True)
+class Table:
+    """Columns of requests. Times are epoch seconds, NaN where unknown; counts are tokens, UNKNOWN where unreported."""
+
+    paths: Names = field(default_factory=Names)
+    formats: Names = field(default_factory=Names)
+    models: Names = field(default_factory=Names)
+    namespaces: Names = field(default_factory=Names)
+    conversations: Names = field(default_factory=Names)
+    groups: Names = field(default_factory=Names)
+    path: array[int] = field(default_factory=_ints)
+    line: array[int] = field(default_factory=_longs)
+    part: array[int] = field(default_factory=_ints)
+    format: array[int] = field(default_factory=_ints)
+    kind: array[int] = field(default_factory=_bytes)
+    time: array[float] = field(default_factory=_floats)
+    model: array[int] = field(default_factory=_ints)
+    namespace: array[int] = field(default_factory=_ints)
+    family: array[int] = field(default_factory=_ints)
+    conversation: array[int] = field(default_factory=_ints)
+    group: array[int] = field(default_factory=_ints)
+    prompt: array[int] = field(default_factory=_longs)
+    cached: array[int] = field(default_factory=_longs)
+    written: array[int] = field(default_factory=_longs)
+    ends: array[int] = field(default_factory=_longs)
+    output_ends: array[int] = field(default_factory=_longs)
+    segments: array[int] = field(default_factory=_unsigned)
+    outputs: array[int] = field(default_factory=_unsigned)
+    blocks: dict[int, BlockHashes] = field(default_factory=dict)
+    ids: dict[int, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Count the requests."""
+        return len(self.line)
+
+    def add(self, request: Request, *, family: int, conversation: Hashable, group: Hashable) -> int:
+        """Append what is known of a request before its prompt; give its row."""
+        row = len(self.line)
+        usage = request.usage
+        self.path.append(self.paths.number(request.path))
+        self.line.append(request.line)
+        self.part.append(request.part)
+        self.format.append(self.formats.number(request.format))
+        self.time.append(float("nan") if request.time is None else request.time)
+        self.model.append(self.models.number(request.model))
+        self.namespace.append(self.namespaces.number((request.model, *request.namespace)))
+        self.family.append(family)
+        self.conversation.append(self.conversations.number(conversation))
+        self.group.append(self.groups.number(group))
+        self.prompt.append(UNKNOWN if usage is None or usage.prompt is None else usage.prompt)
+        self.cached.append(UNKNOWN if usage is None or usage.cached is None else usage.cached)
+        self.written.append(UNKNOWN if usage is None or usage.written is None else usage.written)
+        return row
+
+    def set_tokens(self, segments: Any, output: Any = ()) -> None:
+        """Finish the last request with its prompt's segments and its output's."""
+        self.segments.extend(segments)
+        self.outputs.extend(output)
+        self._close(Kind.TOKENS)
+
+    def set_blocks(self, content: BlockHashes) -> None:
+        """Finish the last request with the blocks of a hash trace."""
+        self.blocks[len(self.line) - 1] = content
+        self._close(Kind.BLOCKS)
+
+    def set_none(self) -> None:
+        """Finish the last request: the log does not hold its prompt."""
+        self._close(Kind.NONE)
+
+    def _close(self, kind: Kind) -> None:
+        self.kind.append(kind)
+        self.ends.append(len(self.segments))
+        self.output_ends.append(len(self.outputs))
+
+    def prompt_segments(self, row: int) -> NDArray[np.uint32]:
+        """Give the segment ids of a prompt; a view that must not outlive the next `set_tokens`."""
+        return np.frombuffer(self.segments, np.uint32)[self.ends[row - 1] if row else 0 : self.ends[row]]
+
+    def output_segments(self, row: int) -> NDArray[np.uint32]:
+        """Give the segment ids of an output; empty where it is unknown."""
+        return np.frombuffer(self.outputs, np.uint32)[self.output_ends[row - 1] if row else 0 : self.output_ends[row]]
+
+    def where(self, row: int) -> tuple[str, int, int]:
+        """Give the file, line and part of a request."""
+        return self.paths.values[self.path[row]], self.line[row], self.part[row]

@@ -1,0 +1,352 @@
+"""`prefixlint analyze` from a log to its report, on logs small enough to be counted by hand."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from prefixlint.cli import main
+from tests.toy import TEMPLATE, model_folder, write_log
+
+ROOT = Path(__file__).parents[1]
+DEMO = ROOT / "fixtures" / "logs" / "demo.jsonl"
+WORDS = "a b c d e f g h i j k l m n o p q r s t u v w x y z now one two three four"
+
+
+def run(*args, code=0, stdin=None):
+    result = CliRunner().invoke(main, ["analyze", *map(str, args)], input=stdin, catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def analyze(*args, **kwargs):
+    return json.loads(run(*args, "--format", "json", **kwargs).stdout)
+
+
+def engine(result, name):
+    return next(e for e in result["engines"] if e["engine"] == name)
+
+
+def body(*turns, system="a b c d", model="m", **more):
+    roles = ("user", "assistant")
+    messages = [{"role": "system", "content": system}] if system else []
+    messages += [{"role": roles[i % 2], "content": text} for i, text in enumerate(turns)]
+    return {"model": model, "messages": messages, **more}
+
+
+@pytest.fixture
+def model(tmp_path):
+    return model_folder(tmp_path / "model", WORDS)
+
+
+@pytest.fixture
+def log(tmp_path):
+    # <system> a b c d <end> <user> e f <end> <assistant>: 11 tokens; the second question begins with e, too
+    rows = [
+        {"timestamp": 100, "request": body("e f")},
+        {"timestamp": 101, "request": body("e g h")},
+        {"timestamp": 102, "request": body("e f", "x y", "z")},
+    ]
+    return write_log(tmp_path / "log.jsonl", rows)
+
+
+def test_hits_are_right_to_the_token(log, model):
+    result = analyze(log, "--model", model)
+    sglang = engine(result, "sglang")
+    # 11 + 12 + 18 tokens; the second shares 8 with the first, the third its whole 11 (and goes on)
+    assert sglang["prompt_tokens"] == 11 + 12 + 18
+    assert sglang["cached_tokens"] == 8 + 11
+    assert sglang["zero_hit_requests"] == 1
+    assert engine(result, "vllm")["cached_tokens"] == 0
+    assert engine(analyze(log, "--model", model, "--block-size", "4"), "vllm")["cached_tokens"] == 8 + 8
+    assert result["tokens"] == {"prompt": 41, "distinct": 41 - 19}
+
+
+def test_a_repeated_prompt_computes_its_last_token(tmp_path, model):
+    log = write_log(tmp_path / "log.jsonl", [body("e f"), body("e f")])
+    sglang = engine(analyze(log, "--model", model), "sglang")
+    assert sglang["cached_tokens"] == 10
+    assert sglang["misses"] == {"cold": 11, "unaligned": 1}
+
+
+def test_a_generated_answer_is_reusable_when_the_log_has_it(tmp_path, model):
+    answer = {"choices": [{"message": {"role": "assistant", "content": "x y"}, "finish_reason": "stop"}]}
+    rows = [
+        {"timestamp": 1, "request": body("e f"), "response": answer},
+        {"timestamp": 2, "request": body("e f", "x y", "z")},
+    ]
+    log = write_log(tmp_path / "log.jsonl", rows)
+    # the prompt's 11 tokens and the generated x y; the end of the turn was sampled but not computed
+    assert engine(analyze(log, "--model", model), "sglang")["cached_tokens"] == 13
+
+
+@pytest.mark.parametrize("order", ["reversed", "shuffled"])
+def test_requests_are_used_in_time_order(log, model, tmp_path, order):
+    lines = log.read_text().splitlines()
+    lines = lines[::-1] if order == "reversed" else [lines[1], lines[2], lines[0]]
+    other = tmp_path / "other.jsonl"
+    other.write_text("\n".join(lines))
+    expected, found = analyze(log, "--model", model), analyze(other, "--model", model)
+    assert found["engines"] == expected["engines"]
+    assert found["input"]["order"] == "time"
+    slugs = [n["slug"] for n in found["notes"]]
+    assert slugs == ["reversed-log" if order == "reversed" else "unsorted-log"]
+    assert analyze(other, "--model", model, "--sort", "file")["engines"] != expected["engines"]
+
+
+def test_without_all_times_the_file_order_counts_and_is_said(tmp_path, model):
+    log = write_log(tmp_path / "log.jsonl", [{"timestamp": 5, "request": body("e")}, {"request": body("e")}])
+    result = analyze(log, "--model", model)
+    assert result["input"]["order"] == "file"
+    assert "times-missing" in [n["slug"] for n in result["notes"]]
+
+
+def usage(prompt, cached=None):
+    details = {} if cached is None else {"prompt_tokens_details": {"cached_tokens": cached}}
+    return {"usage": {"prompt_tokens": prompt, "completion_tokens": 1, **details}, "choices": []}
+
+
+def test_counts_are_proven_only_where_all_equal_the_reported_ones(tmp_path, model):
+    rows = [{"request": body("e f"), "response": usage(11)}, {"request": body("e g h"), "response": usage(12)}]
+    proven = analyze(write_log(tmp_path / "a.jsonl", rows), "--model", model)["tokenizers"][0]
+    assert (proven["exact"], proven["checked_against"], proven["equal"], proven["compared"]) == (
+        "proven",
+        "usage",
+        2,
+        2,
+    )
+    rows[1]["response"] = usage(13)
+    wrong = analyze(write_log(tmp_path / "b.jsonl", rows), "--model", model)["tokenizers"][0]
+    assert (wrong["exact"], wrong["equal"], wrong["factor"]) == ("no", 1, 1.0)
+    plain = analyze(write_log(tmp_path / "c.jsonl", [body("e")]), "--model", model)["tokenizers"][0]
+    assert (plain["exact"], plain["checked_against"]) == ("assumed", None)
+
+
+def test_a_stand_in_is_scaled_to_the_reported_counts(tmp_path):
+    rows = [
+        {"request": body("e f"), "response": usage(1100, 0)},
+        {"request": body("e f"), "response": usage(1100, 900)},
+    ]
+    result = analyze(write_log(tmp_path / "log.jsonl", rows))
+    use = result["tokenizers"][0]
+    assert use["exact"] == "no"
+    assert use["factor"] > 1
+    assert engine(result, "sglang")["prompt_tokens"] == 2200
+    assert engine(result, "sglang")["cached_tokens"] == 1099
+    assert engine(result, "vllm")["cached_tokens"] == 1088
+    assert result["reported"] == {
+        "requests": 2,
+        "prompt_tokens": 2200,
+        "cached_tokens": 900,
+        "written_tokens": None,
+        "hit_rate": 900 / 2200,
+    }
+
+
+def test_what_the_server_did_not_report_is_unknown_and_not_zero(tmp_path, model):
+    rows = [{"request": body("e f"), "response": usage(11)}]
+    result = analyze(write_log(tmp_path / "log.jsonl", rows), "--model", model)
+    assert result["reported"] is None
+
+
+def test_models_and_salts_do_not_share(tmp_path, model):
+    rows = [body("e"), body("e", model="other"), body("e", cache_salt="s"), body("e", cache_salt="s")]
+    result = analyze(write_log(tmp_path / "log.jsonl", rows), "--model", model)
+    assert engine(result, "sglang")["zero_hit_requests"] == 3
+    assert [t["model"] for t in result["tokenizers"]] == ["m", "other"]
+
+
+def test_a_refused_conversation_is_counted_and_not_lost(tmp_path):
+    template = "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + TEMPLATE
+    model = model_folder(tmp_path / "model", WORDS, template)
+    log = write_log(tmp_path / "log.jsonl", [body("e"), body("e", system=None), body("f", system=None)])
+    result = analyze(log, "--model", model)
+    assert result["input"]["requests"] == 3
+    assert engine(result, "sglang")["requests"] == 2
+    note = next(n for n in result["notes"] if n["slug"] == "no-tokens")
+    assert "no system role" in note["message"]
+
+
+def test_groups_add_up(tmp_path, model):
+    rows = [{"team": t, "request": body("e " + t)} for t in "ghigh"] + [{"request": body("z")}]
+    result = analyze(write_log(tmp_path / "log.jsonl", rows), "--model", model, "--by", "team,model")
+    assert {(g["key"]["team"], g["requests"]) for g in result["groups"]} == {("g", 2), ("h", 2), ("i", 1), (None, 1)}
+    for name in ("sglang", "vllm"):
+        whole = engine(result, name)
+        assert sum(engine(g, name)["cached_tokens"] for g in result["groups"]) == whole["cached_tokens"]
+        assert sum(g["prompt_tokens"] for g in result["groups"]) == whole["prompt_tokens"]
+
+
+def test_the_lines_of_requests_add_up(tmp_path):
+    out = tmp_path / "requests.jsonl"
+    result = analyze(DEMO, "--requests-out", out)
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(lines) == result["input"]["requests"]
+    for name in ("sglang", "vllm"):
+        whole = engine(result, name)
+        assert sum(x["prompt_tokens"] for x in lines) == whole["prompt_tokens"]
+        assert sum(x["engines"][name]["cached_tokens"] for x in lines) == whole["cached_tokens"]
+        for line in lines:
+            numbers = line["engines"][name]
+            assert numbers["cached_tokens"] + sum(numbers["misses"].values()) == line["prompt_tokens"]
+    assert [x["time"] for x in lines] == sorted(x["time"] for x in lines)
+    parted = [x for x in lines if x["diverged_at"]]
+    assert parted
+    assert any(x["diverged_at"]["path"] == "messages[0].content" for x in parted)
+
+
+def test_the_demo_log_conserves_tokens_everywhere():
+    result = analyze(DEMO)
+    for found in result["engines"]:
+        assert found["cached_tokens"] + sum(found["misses"].values()) == found["prompt_tokens"]
+    assert sum(f["requests"] for f in result["families"]) == result["input"]["requests"]
+    for name in ("sglang", "vllm"):
+        of_families = sum(f["engines"][name]["cached_tokens"] for f in result["families"])
+        assert of_families == engine(result, name)["cached_tokens"]
+        assert all(f["engines"][name]["ceiling"] >= f["engines"][name]["hit_rate"] for f in result["families"])
+
+
+def test_two_runs_give_the_same_bytes():
+    command = [sys.executable, "-m", "prefixlint", "analyze", str(DEMO), "--format", "json"]
+    runs = {
+        subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True).stdout
+        for seed in ("1", "2")
+    }
+    assert len(runs) == 1
+
+
+def test_a_hash_trace_follows_the_ideal_rule(tmp_path):
+    rows = [
+        {"timestamp": 0, "input_length": 1000, "output_length": 1, "hash_ids": [1, 2]},
+        {"timestamp": 9, "input_length": 1000, "output_length": 1, "hash_ids": [1, 2]},
+        {"timestamp": 9, "input_length": 600, "output_length": 1, "hash_ids": [1, 3]},
+    ]
+    result = analyze(write_log(tmp_path / "trace.jsonl", rows))
+    ideal = engine(result, "ideal")
+    assert [e["engine"] for e in result["engines"]] == ["ideal"]
+    assert (ideal["prompt_tokens"], ideal["cached_tokens"]) == (2600, 1000 + 512)
+    assert ideal["hit_rate_blocks"] == 3 / 6
+
+
+def test_usage_without_prompts_gives_the_reported_side(tmp_path):
+    rows = [
+        {"model": "m", "timestamp": i, "usage": {"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 60}}}
+        for i in range(3)
+    ]
+    log = write_log(tmp_path / "log.jsonl", rows)
+    result = CliRunner().invoke(main, ["analyze", str(log), "--format", "json"])
+    if result.exit_code == 0:
+        found = json.loads(result.stdout)
+        assert found["reported"]["hit_rate"] == 0.6
+        assert found["engines"] == []
+    else:
+        assert result.exit_code == 2
+
+
+def test_warm_up_is_left_out_of_the_rates(log, model):
+    assert engine(analyze(log, "--model", model, "--warmup", "1"), "sglang")["prompt_tokens"] == 12 + 18
+    assert engine(analyze(log, "--model", model, "--warmup", "34%"), "sglang")["requests"] == 2
+
+
+def test_since_and_sample_choose_requests(log, model):
+    assert analyze(log, "--model", model, "--since", "101")["input"]["requests"] == 2
+    assert analyze(log, "--model", model, "--since", "1970-01-01T00:01:42Z")["input"]["requests"] == 1
+    assert analyze(log, "--model", model, "--sample", "2")["input"]["requests"] == 2
+    run(log, "--model", model, "--since", "2100-01-01", code=2)
+
+
+def test_a_sampled_log_is_said_to_understate(tmp_path, model):
+    turns = [body(f"{a} {b}", "x", f"{b} {a}") for a in "efghij" for b in "klm"]
+    notes = analyze(write_log(tmp_path / "log.jsonl", turns), "--model", model)["notes"]
+    assert "sampled-log" in [n["slug"] for n in notes]
+    whole = [r for a in "efghij" for b in "klm" for r in (body(f"{a} {b}"), body(f"{a} {b}", "x", f"{b} {a}"))]
+    notes = analyze(write_log(tmp_path / "whole.jsonl", whole), "--model", model)["notes"]
+    assert "sampled-log" not in [n["slug"] for n in notes]
+
+
+def test_standard_input_and_compression(log, model, tmp_path):
+    expected = analyze(log, "--model", model)
+    piped = analyze("-", "--model", model, stdin=log.read_bytes())
+    packed = tmp_path / "log.bin"
+    packed.write_bytes(gzip.compress(log.read_bytes()))
+    for found in (piped, analyze(packed, "--model", model)):
+        assert found["engines"] == expected["engines"]
+        assert found["families"][0]["spans"] or not expected["families"][0]["spans"]
+
+
+def test_engines_can_be_chosen(log, model):
+    result = analyze(log, "--model", model, "--engine", "vllm", "--block-size", "2")
+    assert [e["engine"] for e in result["engines"]] == ["vllm"]
+    assert engine(result, "vllm")["granularity"] == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        ((), 2, "no-log"),
+        (("nowhere.jsonl",), 3, "nowhere.jsonl"),
+        ((DEMO, "--engine", "vlm"), 2, "vllm"),
+        ((DEMO, "--model", "./nowhere"), 2, "nowhere"),
+        ((DEMO, "--since", "yesterday"), 2, "bad-time"),
+        ((DEMO, "--warmup", "x"), 2, "bad-warmup"),
+        ((DEMO, "--fail-under", "200"), 2, "bad-percent"),
+        ((DEMO, "--log-format", "opnai-chat"), 2, "openai-chat"),
+        ((DEMO, "-o", "/nowhere/at/all"), 2, "cannot-write"),
+        ((DEMO, "--tokens-from", "ftp://x"), 2, "bad-url"),
+        ((DEMO, "--fail-under", "99"), 1, "hit rate below 99 %"),
+    ],
+)
+def test_errors_say_what_to_do_and_set_the_exit_code(args, code, words):
+    result = run(*args, code=code)
+    assert words in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_log_without_prefix_information_is_refused(tmp_path):
+    log = tmp_path / "azure.csv"
+    log.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n")
+    result = run(log, code=2)
+    assert "error[" in result.stderr
+
+
+def test_the_report_keeps_to_80_columns_and_makes_text_inert(tmp_path, model):
+    evil = "\x1b[31mred \u202egnp \x00 \ud800"
+    rows = [body("e", system=f"a {i} {evil} " + "b c d " * 30) for i in range(20)]
+    log = write_log(tmp_path / "log.jsonl", rows)
+    text = run(log, "--model", model).stdout
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+    colored = run(log, "--model", model, "--color", "always").stdout
+    assert "\x1b[1m" in colored
+    assert "\x1b[31mred" not in colored
+    json.loads(run(log, "--model", model, "--format", "json").stdout)
+
+
+@pytest.mark.parametrize("columns", ["20", "300"])
+def test_any_width_works(columns):
+    env = os.environ | {"COLUMNS": columns}
+    subprocess.run([sys.executable, "-m", "prefixlint", "analyze", str(DEMO)], env=env, capture_output=True, check=True)
+
+
+def test_a_result_file_appears_whole_or_not_at_all(tmp_path):
+    out = tmp_path / "result.json"
+    out.write_text("old")
+    run("nowhere.jsonl", "-o", out, code=3)
+    assert out.read_text() == "old"
+    run(DEMO, "--format", "json", "-o", out)
+    assert json.loads(out.read_text())["schema"] == "prefixlint.analyze/1"
+    assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_a_closed_pipe_is_no_traceback():
+    command = f"{sys.executable} -m prefixlint analyze {DEMO} --format json | head -c 1"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, check=True)
+    assert b"Traceback" not in result.stderr
