@@ -6,13 +6,10 @@ reader keeps what was readable.
 
 from __future__ import annotations
 
-import glob
 import io
 import os
-import shutil
 import stat
 import sys
-import tempfile
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,6 +69,8 @@ def expand(paths: Iterable[str]) -> Iterator[Input | Missing]:
 
 
 def _expand_glob(pattern: str) -> Iterator[Input | Missing]:
+    import glob
+
     found = sorted(glob.glob(pattern, recursive=True)) if _GLOB_CHARS & set(pattern) else []  # noqa: PTH207
     if not found:
         yield Missing(pattern)
@@ -103,6 +102,9 @@ class Spools:
     def keep(self, path: str, source: BinaryIO) -> BinaryIO:
         """Copy a stream away once, and give the copy from its start."""
         if path not in self.files:
+            import shutil
+            import tempfile
+
             spool = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  # lives as long as this object
             shutil.copyfileobj(source, spool, _BUFFER)
             self.files[path] = spool

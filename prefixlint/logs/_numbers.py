@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 _LARGEST_COUNT = 1 << 53
@@ -72,6 +71,8 @@ def _http(text: str) -> datetime | None:
             return datetime.strptime(text, form)  # noqa: DTZ007  # a time without a zone is UTC, set by the caller
         except ValueError:
             continue
+    from email.utils import parsedate_to_datetime  # late: it costs more than all other imports of this folder
+
     try:
         return parsedate_to_datetime(text)
     except (ValueError, TypeError, IndexError, OverflowError):

@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from prefixlint.model import Skip
@@ -17,8 +16,9 @@ from prefixlint.model import Skip
 @cache
 def load() -> dict[str, Any]:
     """Give the whole table of recipes and refusals."""
-    text = resources.files("prefixlint.logs").joinpath("recipes.toml").read_text("utf-8")
-    return tomllib.loads(text)
+    import tomllib
+
+    return tomllib.loads(Path(__file__).with_name("recipes.toml").read_text("utf-8"))
 
 
 def hint(slug: str) -> str | None:
