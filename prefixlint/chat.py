@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import orjson
@@ -23,7 +23,10 @@ from prefixlint.model import JsonObject, Messages, Output
 from prefixlint.modelfiles import ModelFiles
 from prefixlint.sandbox import FIXED_TIME, Environment
 
-__all__ = ["FIXED_TIME", "ChatTemplate", "Route", "generated_text", "normalise", "template_arguments"]
+if TYPE_CHECKING:
+    from prefixlint.harmony import Harmony
+
+__all__ = ["FIXED_TIME", "ChatTemplate", "Route", "normalise", "renderer", "template_arguments", "why_not_exact"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _SOURCE_LIMIT = 2**20  # characters; the longest published chat templates are below 50,000
@@ -31,6 +34,7 @@ _KNOWN_TOOL_LISTS = 256
 _ROUTES: tuple[Route, ...] = ("vllm", "sglang")
 _RESERVED = ("messages", "tools", "chat_template", "tokenize", "add_generation_prompt", "continue_final_message")
 _REASONING = ("reasoning_content", "thinking", "reasoning")  # the order in which transformers looks
+_END = "END-OF-ANSWER-MARK"
 _TAG = "CONTINUE_FINAL_MESSAGE_TAG "  # transformers' own, so that templates that trim behave the same
 
 
@@ -230,6 +234,46 @@ class ChatTemplate:
             text = self.render(messages, tools, params=arguments, time=time, add_generation_prompt=generation)
         return text + prefix, messages, tools
 
+    def generated(
+        self,
+        content: Messages,
+        output: Output,
+        *,
+        params: Mapping[str, Any] = _NOTHING,
+        time: float | None = None,
+        route: Route = "vllm",
+    ) -> str | None:
+        """Give the text that the model generated for this output, as far as the template tells; None where it does not.
+
+        The answer is appended to the conversation and rendered; what follows the prompt, up to where the template ends
+        the turn, is what was generated. The token that ends the turn is left out: it was sampled, but nothing was
+        computed for it. Tool calls are as the template writes them, which the model may have written differently.
+        """
+        if output.text is None and output.reasoning is None and not output.tool_calls:
+            return None
+        try:
+            prompt, messages, tools = self._prompt(content, params, time, route)
+            compiled = self._for(tools)
+            whole, marked = (
+                self.render(
+                    [*messages, *normalise([turn], route=route, content=compiled.formats[route])],
+                    tools,
+                    params=template_arguments(params, route=route),
+                    time=time,
+                    add_generation_prompt=False,
+                )
+                for turn in (_answer(output), {"role": "assistant", "content": _END})
+            )
+        except (TemplateRefusedError, TemplateError):
+            return None
+        _, found, end = marked.rpartition(_END)
+        if not found or not whole.startswith(prompt) or not whole.endswith(end):
+            return None
+        suffix = whole[len(prompt) : len(whole) - len(end)]
+        complete = all(part.strip() in suffix for part in (output.text, output.reasoning) if part)
+        named = all(str(call.get("function", {}).get("name", "")) in suffix for call in output.tool_calls)
+        return suffix if complete and named else None
+
     def _known_tools(self, tools: Sequence[JsonObject], route: Route, choice: Any) -> list[JsonObject]:
         """Give the normalised tools; equal ones give the same objects, whose JSON is then written once."""
         try:
@@ -250,6 +294,44 @@ class ChatTemplate:
         self._tools.clear()
         for compiled in self.templates.values():
             compiled.environment.known_json.clear()
+
+
+def renderer(files: ModelFiles, *, route: Route = "vllm") -> ChatTemplate | Harmony:
+    """Give what renders a model's conversations as an engine does: its chat template, or Harmony for gpt-oss with vLLM.
+
+    Raises ModelError where the model has no chat template. Whether the prompts are the engine's: `why_not_exact`.
+    """
+    if files.renderer == "harmony" and route == "vllm":
+        from prefixlint.harmony import Harmony
+
+        try:
+            return Harmony()
+        except ModelError:
+            if not files.templates:
+                raise
+    return ChatTemplate.compile(files)
+
+
+def why_not_exact(files: ModelFiles, *, route: Route = "vllm") -> str | None:
+    """Say why prompts can never be called exact for this model; None where nothing speaks against it."""
+    if files.stand_in:
+        return "the tokenizer and the chat template are stand-ins"
+    if files.renderer.startswith("deepseek"):
+        return f"engines render {files.renderer} with an encoder of their own, and not with a chat template"
+    if files.renderer == "none":
+        return "the model has no chat template"
+    if files.renderer == "harmony" and route == "vllm" and isinstance(renderer(files, route=route), ChatTemplate):
+        return "vLLM renders gpt-oss with Harmony, which is not installed (pip install 'prefixlint[harmony]')"
+    return None
+
+
+def _answer(output: Output) -> JsonObject:
+    answer: JsonObject = {"role": "assistant", "content": output.text or ""}
+    if output.reasoning:
+        answer["reasoning_content"] = output.reasoning
+    if output.tool_calls:
+        answer["tool_calls"] = list(output.tool_calls)
+    return answer
 
 
 def _cacheable(tools: list[JsonObject]) -> list[Any]:
@@ -300,49 +382,3 @@ def template_arguments(params: Mapping[str, Any], *, route: Route = "vllm") -> d
     if params.get("documents") is not None:
         own["documents"] = params["documents"]
     return own
-
-
-def generated_text(
-    template: ChatTemplate,
-    content: Messages,
-    output: Output,
-    *,
-    params: Mapping[str, Any] = _NOTHING,
-    time: float | None = None,
-    route: Route = "vllm",
-) -> str | None:
-    """Give the text that the model generated for this output, as far as the template tells; None where it does not.
-
-    The answer is appended to the conversation and rendered; what follows the prompt, up to where the template ends the
-    turn, is what was generated. The token that ends the turn is left out: it was sampled, but nothing was computed for
-    it. Tool calls are as the template writes them, which the model may have written differently.
-    """
-    if output.text is None and output.reasoning is None and not output.tool_calls:
-        return None
-    answer: JsonObject = {"role": "assistant", "content": output.text or ""}
-    if output.reasoning:
-        answer["reasoning_content"] = output.reasoning
-    if output.tool_calls:
-        answer["tool_calls"] = list(output.tool_calls)
-    try:
-        prompt, messages, tools = template._prompt(content, params, time, route)  # noqa: SLF001  one module
-        compiled = template._for(tools)  # noqa: SLF001
-        turn = normalise([answer], route=route, content=compiled.formats[route])
-        mark = normalise([{"role": "assistant", "content": _END}], route=route, content=compiled.formats[route])
-        arguments = template_arguments(params, route=route)
-        whole, marked = (
-            template.render([*messages, *last], tools, params=arguments, time=time, add_generation_prompt=False)
-            for last in (turn, mark)
-        )
-    except (TemplateRefusedError, TemplateError):
-        return None
-    _, found, end = marked.rpartition(_END)
-    if not found or not whole.startswith(prompt) or not whole.endswith(end):
-        return None
-    suffix = whole[len(prompt) : len(whole) - len(end)]
-    complete = all(part.strip() in suffix for part in (output.text, output.reasoning) if part)
-    named = all(str(call.get("function", {}).get("name", "")) in suffix for call in output.tool_calls)
-    return suffix if complete and named else None
-
-
-_END = "END-OF-ANSWER-MARK"

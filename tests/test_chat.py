@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import sys
 import threading
 import time
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prefixlint import jinja_limits
-from prefixlint.chat import FIXED_TIME, ChatTemplate, generated_text, template_arguments
+from prefixlint.chat import FIXED_TIME, ChatTemplate, renderer, template_arguments, why_not_exact
 from prefixlint.errors import ModelError, TemplateError, TemplateRefusedError
 from prefixlint.model import Messages, Output
 from prefixlint.modelfiles import ModelFiles, embedded
@@ -536,13 +537,13 @@ TURN = Messages([SYSTEM, USER], TOOLS)
 )
 def test_generated_text_is_what_follows_the_prompt(name, output, expected):
     template = ChatTemplate.compile(source(name), special_tokens=SPECIAL)
-    assert generated_text(template, TURN, output) == expected
+    assert template.generated(TURN, output) == expected
 
 
 def test_generated_text_continues_into_the_next_turn():
     template = ChatTemplate.compile(embedded())
     output = Output(text="Let me look.", reasoning="hm", tool_calls=[call(arguments='{"place": "Köln"}')])
-    text = generated_text(template, TURN, output)
+    text = template.generated(TURN, output)
     answer = {
         "role": "assistant",
         "content": "Let me look.",
@@ -554,3 +555,23 @@ def test_generated_text_continues_into_the_next_turn():
     )
     assert text is not None
     assert template.prompt(following).startswith(template.prompt(TURN) + text)
+
+
+@pytest.mark.parametrize("kind", ["deepseek-v3.2", "deepseek-v4", "none"])
+def test_what_engines_render_without_a_template_is_never_exact(kind):
+    files = ModelFiles(name="m", source="folder", tokenizer="{}", templates={"default": "x"}, renderer=kind)
+    assert why_not_exact(files)
+    assert why_not_exact(embedded()), "a stand-in is never exact"
+    assert why_not_exact(ModelFiles(name="m", source="folder", tokenizer="{}", templates={"default": "x"})) is None
+
+
+def test_gpt_oss_is_rendered_by_harmony_or_not_exact(monkeypatch):
+    files = ModelFiles(name="m", source="folder", tokenizer="{}", templates={"default": "x"}, renderer="harmony")
+    assert isinstance(renderer(files, route="sglang"), ChatTemplate)
+    assert why_not_exact(files, route="sglang") is None
+    monkeypatch.setitem(sys.modules, "openai_harmony", None)
+    assert isinstance(renderer(files), ChatTemplate)
+    assert "prefixlint[harmony]" in (why_not_exact(files) or "")
+    bare = ModelFiles(name="m", source="folder", tokenizer="{}", renderer="harmony")
+    with pytest.raises(ModelError, match="Harmony"):
+        renderer(bare)
