@@ -123,6 +123,7 @@ class ChatTemplate:
     templates: Mapping[str, _Compiled]
     special_tokens: Mapping[str, str] = field(default_factory=dict)
     _tools: OrderedDict[bytes, list[JsonObject]] = field(default_factory=OrderedDict, repr=False, compare=False)
+    _each_tool: dict[bytes, JsonObject] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def compile(
@@ -284,14 +285,32 @@ class ChatTemplate:
         if known is None:
             if len(self._tools) >= _KNOWN_TOOL_LISTS:
                 self._forget_tools()
-            known = self._tools[key] = normalise_tools(tools, route=route, choice=choice)
-            for compiled in self.templates.values():
-                for part in _cacheable(known):
-                    compiled.environment.known_json[id(part)] = (part, {})
+            known = [self._known_tool(tool) for tool in normalise_tools(tools, route=route, choice=choice)]
+            self._tools[key] = known
+            self._keep_json(known)
         return known
+
+    def _known_tool(self, tool: JsonObject) -> JsonObject:
+        """Give the tool that is equal to this one, so that lists of the same tools in any order share their JSON."""
+        key = orjson.dumps(tool)
+        known = self._each_tool.get(key)
+        if known is None:
+            known = self._each_tool[key] = tool
+            function = tool["function"]
+            self._keep_json(tool, function)
+            if isinstance(function.get("parameters"), dict):
+                self._keep_json(function["parameters"])
+        return known
+
+    def _keep_json(self, *values: Any) -> None:
+        """Let the templates remember the JSON of these values, which must live as long as that."""
+        for compiled in self.templates.values():
+            for value in values:
+                compiled.environment.known_json[id(value)] = (value, {})
 
     def _forget_tools(self) -> None:
         self._tools.clear()
+        self._each_tool.clear()
         for compiled in self.templates.values():
             compiled.environment.known_json.clear()
 
@@ -332,12 +351,6 @@ def _answer(output: Output) -> JsonObject:
     if output.tool_calls:
         answer["tool_calls"] = list(output.tool_calls)
     return answer
-
-
-def _cacheable(tools: list[JsonObject]) -> list[Any]:
-    functions = [tool["function"] for tool in tools]
-    parameters = [function["parameters"] for function in functions if isinstance(function.get("parameters"), dict)]
-    return [tools, *tools, *functions, *parameters]
 
 
 def _as_transformers(message: JsonObject) -> JsonObject:

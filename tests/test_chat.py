@@ -470,6 +470,25 @@ def test_a_model_without_a_template_says_what_to_do():
     assert "--chat-template" in (caught.value.hint or "")
 
 
+def test_the_same_tools_in_another_order_are_written_once(monkeypatch):
+    written = []
+    dumps = json.dumps
+    monkeypatch.setattr(json, "dumps", lambda value, **style: written.append(value) or dumps(value, **style))
+    source = "{% for tool in tools %}{{ tool | tojson }}{{ tool.function.parameters | tojson(indent=2) }}{% endfor %}"
+    tools = [
+        {"type": "function", "function": {"name": f"f{i}", "parameters": {"type": "object", "properties": {"n": i}}}}
+        for i in range(6)
+    ]
+    template = ChatTemplate.compile(source)
+    for turn in range(40):
+        order = tools[turn % 6 :] + tools[: turn % 6]
+        logged = json.loads(dumps(order))  # each request of a log has objects of its own
+        fresh = ChatTemplate.compile(source).prompt(Messages([USER], order))
+        before = len(written)
+        assert template.prompt(Messages([USER], logged)) == fresh
+        assert len(written) - before == (12 if turn == 0 else 0)
+
+
 def test_equal_tools_are_written_once_and_stay_right():
     template = ChatTemplate.compile("{{ tools | tojson }}{{ tools[0] | tojson(indent=1) }}")
     first = template.prompt(Messages([USER], TOOLS))
