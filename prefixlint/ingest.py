@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from prefixlint.chat import ChatTemplate, generated_text
+from prefixlint.chat import ChatTemplate
 from prefixlint.errors import TemplateRefusedError
 from prefixlint.families import Grouper, plain_text
 from prefixlint.model import (
@@ -156,7 +156,7 @@ class Ingest:
         if output.text and not output.reasoning and not output.tool_calls:
             return output.text
         assert self.template is not None
-        return generated_text(self.template, content, output, params=request.params, time=request.time)
+        return self.template.generated(content, output, params=request.params, time=request.time)
 
     def _output_ids(self, output: Output | None) -> Sequence[int]:
         if output is None or not output.ids:
