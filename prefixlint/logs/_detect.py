@@ -62,6 +62,7 @@ def is_body(value: Any) -> bool:
         or _filled(value.get("conversations"), list)
         or "previous_response_id" in value
         or "prompt_token_ids" in value
+        or ("sampling_params" in value and "text" in value)
         or "input_ids" in value
         or "hash_ids" in value
     )

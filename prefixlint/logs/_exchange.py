@@ -116,6 +116,6 @@ def plain_text(held: Any, encoding: Any) -> Any:
     if not isinstance(held, str) or str(encoding).lower() != "base64":
         return held
     try:
-        return base64.b64decode(held).decode("utf-8")
+        return base64.b64decode("".join(held.split()), validate=True).decode("utf-8")
     except (binascii.Error, ValueError):
         return None

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from prefixlint.model import JsonObject
 
-_CALLS = frozenset(("function_call", "custom_tool_call"))
-_RESULTS = frozenset(("function_call_output", "custom_tool_call_output", "local_shell_call_output"))
+_CALLS = ("function_call", "custom_tool_call")
+_RESULTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
 
 
 def items_of(value: Any) -> list[Any] | None:
@@ -29,7 +29,7 @@ def items_of(value: Any) -> list[Any] | None:
 
 def to_messages(items: Iterable[Any]) -> list[JsonObject]:
     """Give the messages that items stand for."""
-    writer = _Writer()
+    writer = Writer()
     for item in items:
         if isinstance(item, str):
             writer.messages.append({"role": "user", "content": item})
@@ -38,14 +38,20 @@ def to_messages(items: Iterable[Any]) -> list[JsonObject]:
     return writer.messages
 
 
-class _Writer:
+class Writer:
     """Messages so far; `_answer` is the assistant message that further items of the same answer join."""
 
     def __init__(self) -> None:
         self.messages: list[JsonObject] = []
         self._answer: JsonObject | None = None
 
+    def cut(self, count: int) -> None:
+        """Forget all but the first `count` messages."""
+        del self.messages[count:]
+        self._answer = None
+
     def add(self, item: JsonObject) -> None:
+        """Put an item where it belongs: into the answer before it, or into a message of its own."""
         kind = item.get("type", "message")
         if kind in _CALLS:
             arguments = item.get("arguments", item.get("input"))

@@ -12,6 +12,7 @@ import binascii
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from prefixlint.logs._numbers import text
 from prefixlint.logs._values import pick
 from prefixlint.model import JsonObject
 
@@ -92,7 +93,7 @@ def _span(span: JsonObject, resource: JsonObject) -> JsonObject:
         "attributes": _attributes(span.get("attributes")),
         "events": [
             {
-                "name": event.get("name"),
+                "name": text(event.get("name")),
                 "time": pick(event, "timeUnixNano", "time_unix_nano", "timestamp"),
                 "attributes": _attributes(event.get("attributes")),
             }
@@ -109,7 +110,7 @@ def _log(record: JsonObject, resource: JsonObject) -> JsonObject:
         LOG: True,
         "trace": pick(record, "traceId", "trace_id"),
         "span": pick(record, "spanId", "span_id"),
-        "name": pick(record, "eventName", "event_name") or attributes.get("event.name"),
+        "name": text(pick(record, "eventName", "event_name") or attributes.get("event.name")),
         "time": pick(record, "timeUnixNano", "time_unix_nano", "observedTimeUnixNano", "observed_time_unix_nano"),
         "attributes": attributes,
         "held": typed(body),

@@ -30,8 +30,21 @@ _WHOLE = (
     "prompt_eval_count",
     "total_input_tokens",
 )
-_INPUT = ("input_tokens", "inputTokens", "inputTokenCount", "input_token_count")
-_READ = ("cache_read_input_tokens", "cacheReadInputTokens", "cacheReadInputTokenCount", "cache_read_input_token_count")
+_INPUT = (
+    "input_tokens",
+    "inputTokens",
+    "inputTokenCount",
+    "input_token_count",
+    "uncached_input_tokens",
+    "usage_input_tokens_no_cache",
+)
+_READ = (
+    "cache_read_input_tokens",
+    "cacheReadInputTokens",
+    "cacheReadInputTokenCount",
+    "cache_read_input_token_count",
+    "usage_input_tokens_cache_read",
+)
 _WRITTEN = (
     "cache_creation_input_tokens",
     "cacheWriteInputTokens",
@@ -40,6 +53,8 @@ _WRITTEN = (
     "cacheCreationInputTokens",
     "cache_write_input_token_count",
 )
+# the console export of Anthropic
+_BY_LIFETIME = ("usage_input_tokens_cache_write_5m", "usage_input_tokens_cache_write_1h")
 _CACHED = (
     "cached_tokens",
     "cachedTokens",
@@ -48,6 +63,7 @@ _CACHED = (
     "prompt_cache_hit_tokens",
     "total_cached_tokens",
     "cached_input_tokens",
+    "input_cached_tokens",
 )
 _DETAILS = (
     "prompt_tokens_details",
@@ -77,6 +93,7 @@ _COMPLETION = (
     "output_token_count",
     "eval_count",
     "total_output_tokens",
+    "usage_output_tokens",
 )
 _THOUGHTS = ("thoughtsTokenCount", "thoughts_token_count")  # Gemini counts them beside the candidates
 
@@ -128,8 +145,8 @@ def _from_parts(values: dict[str, Any], read: int | None, written: int | None, *
 def _written(values: dict[str, Any]) -> int | None:
     found = first_count(values, _WRITTEN)
     by_lifetime = values.get("cache_creation")
-    if found is None and isinstance(by_lifetime, dict):
-        counts = [count(one) for one in by_lifetime.values()]
-        known = [one for one in counts if one is not None]
-        return sum(known) if known else None
-    return found
+    if found is not None:
+        return found
+    held = list(by_lifetime.values()) if isinstance(by_lifetime, dict) else [values.get(name) for name in _BY_LIFETIME]
+    known = [one for one in map(count, held) if one is not None]
+    return sum(known) if known else None

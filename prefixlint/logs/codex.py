@@ -12,20 +12,19 @@ from __future__ import annotations
 from typing import Any
 
 from prefixlint.logs import Reader, Record
-from prefixlint.logs._convert import simple_content, tool_of
+from prefixlint.logs._convert import tool_of
 from prefixlint.logs._exchange import body_of, labels
-from prefixlint.logs._fields import call_of, count, output_of, seconds, text
+from prefixlint.logs._fields import count, output_of, seconds, text
+from prefixlint.logs._items import Writer
 from prefixlint.logs._values import compact, decoded, pick, rows, table
 from prefixlint.model import JsonObject, Latency, Messages, Request, Skip, Usage
 
 NAME = "codex"
 KIND = "json"
 
-_KINDS = frozenset(("session_meta", "turn_context", "response_item", "event_msg", "compacted"))
-_CALLS = frozenset(("function_call", "custom_tool_call", "local_shell_call", "web_search_call", "tool_search_call"))
-_RESULTS = frozenset(
-    ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
-)
+_KINDS = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")
+_CALLS = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call", "tool_search_call")
+_RESULTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
 
 
 def detect(record: Record) -> int:
@@ -40,17 +39,22 @@ class _History:
 
     def __init__(self, instructions: str | None = None) -> None:
         self.items: list[tuple[JsonObject, float | None]] = []
-        self.messages: list[JsonObject] = [{"role": "system", "content": instructions}] if instructions else []
+        self._writer = Writer()
+        if instructions:
+            self._writer.add({"role": "system", "content": instructions})
         self._starts: list[int] = []  # the number of messages before each item
 
     def add(self, item: JsonObject, time: float | None) -> None:
-        self._starts.append(len(self.messages))
+        self._starts.append(len(self._writer.messages))
         self.items.append((item, time))
-        _add(self.messages, item)
+        plain = _plain(item)
+        if plain is not None:
+            self._writer.add(plain)
 
     def before(self, split: int) -> list[JsonObject]:
         """Give the messages of the items before one that does not continue the message before it."""
-        return self.messages[: self._starts[split]] if split < len(self._starts) else list(self.messages)
+        messages = self._writer.messages
+        return messages[: self._starts[split]] if split < len(self._starts) else list(messages)
 
     def roll_back(self, turns: int) -> None:
         """Forget the last turns, each from the user's message on."""
@@ -58,7 +62,7 @@ class _History:
             while self.items and not _asked(self.items.pop()[0]):
                 pass
         if turns and len(self.items) < len(self._starts):
-            del self.messages[self._starts[len(self.items)] :]
+            self._writer.cut(self._starts[len(self.items)])
             del self._starts[len(self.items) :]
 
     def answer_start(self) -> int:
@@ -99,8 +103,8 @@ class _Reader:
         return []
 
     def _start(self, meta: JsonObject) -> None:
-        """Begin a session; a fork repeats its parent's `session_meta` behind its own, before any item."""
-        if self._meta and not self._history.items:
+        """Begin a session; a resumed one repeats its own `session_meta`, a fork its parent's before any item."""
+        if self._meta and (not self._history.items or meta.get("id") == self._meta.get("id")):
             return
         self._meta, self._turn, self._total = meta, {}, None
         self._history = _History(_instructions(meta))
@@ -124,7 +128,7 @@ class _Reader:
             return []
         self._total = total
         split = self._history.answer_start()
-        return [self._request(record, split, last, time)] if split else []
+        return [self._request(record, split, last, time)]
 
     def _request(self, record: Record, split: int, last: JsonObject, time: float | None) -> Request:
         sent = next((when for _, when in reversed(self._history.items[:split]) if when is not None), None)
@@ -173,41 +177,16 @@ def _instructions(meta: JsonObject) -> str | None:
     return text(held.get("text") if isinstance(held, dict) else held)
 
 
-def _add(messages: list[JsonObject], item: JsonObject) -> None:
-    """Add an item; what the model generated in a row goes into one assistant message."""
+def _plain(item: JsonObject) -> JsonObject | None:
+    """Give an item in the form of the Responses API, without what Codex wraps around results; None if it is no text."""
     kind = item.get("type")
-    if kind in _RESULTS:
-        result = _result(item.get("output"))
-        messages.append({"role": "tool", "tool_call_id": text(item.get("call_id")), "content": result})
-    elif kind in _CALLS:
-        _assistant(messages).setdefault("tool_calls", []).append(_call(item))
-    elif kind == "message" and item.get("role") == "assistant":
-        message = _assistant(messages)
-        if message["content"] is not None or "tool_calls" in message:
-            message = {"role": "assistant", "content": None}
-            messages.append(message)
-        message["content"] = simple_content(item.get("content"))
-    elif kind == "message":
-        messages.append({"role": text(item.get("role")) or "user", "content": simple_content(item.get("content"))})
-
-
-def _assistant(messages: list[JsonObject]) -> JsonObject:
-    if not messages or messages[-1]["role"] != "assistant":
-        messages.append({"role": "assistant", "content": None})
-    return messages[-1]
-
-
-def _call(item: JsonObject) -> JsonObject:
-    arguments = pick(item, "arguments", "input", "action")
-    return call_of(text(pick(item, "call_id", "id")), text(pick(item, "name", "type")), arguments)
-
-
-def _result(held: Any) -> Any:
-    """Give the result of a tool: text, content items, or an object with the text under `content` or `output`."""
-    if isinstance(held, dict):
+    if kind in _RESULTS and isinstance(held := item.get("output"), dict):
         inner = pick(held, "content", "output")
-        return compact(held if inner is None else inner)
-    return simple_content(held) if isinstance(held, list) else compact("" if held is None else held)
+        return {**item, "output": compact(held if inner is None else inner)}
+    if kind == "local_shell_call":
+        return {**item, "type": "function_call", "name": "local_shell", "arguments": item.get("action")}
+    known = kind in _RESULTS or kind in ("message", "reasoning", "function_call", "custom_tool_call")
+    return item if known else None
 
 
 def _generated(item: JsonObject) -> bool:

@@ -96,9 +96,7 @@ def _several(record: Record, prompts: list[Content]) -> list[Request]:
     found = []
     for part, prompt in enumerate(prompts):
         answer = _answer(response, part)
-        found.append(
-            _fields.build(record, NAME, prompt, envelope=envelope, response=shared or None, part=part, output=answer)
-        )
+        found.append(_fields.build(record, NAME, prompt, envelope=envelope, response=shared, part=part, output=answer))
     return found
 
 

@@ -1,4 +1,4 @@
-"""llama.cpp server logs (`llama-server`), best with `-lv 3` or more (`--log-verbosity`) which adds the bodies.
+"""llama.cpp server logs (`llama-server`), best with `--verbose`, which adds the bodies.
 
 * `srv  log_server_r: request:  {body}` and `response: {…}`: prompt, output, usage with cached tokens, timings
 * `slot update_slots: id N | task N | new prompt, … task.n_tokens = N` and `cached n_tokens = N` (older: `n_past = N`,

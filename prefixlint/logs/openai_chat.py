@@ -86,6 +86,12 @@ def _is_row(body: Mapping[str, Any], envelope: Mapping[str, Any]) -> bool:
     return bool(body["messages"][-1].get("role") == "assistant") and not is_call(body, envelope)
 
 
+def _is_answered_by_another(record: Record) -> bool:
+    """Whether the answer is one of the Anthropic API."""
+    response = record.envelope.get("response", record.body.get("response"))
+    return isinstance(response, dict) and response.get("type") == "message" and "choices" not in response
+
+
 def is_foreign(body: Mapping[str, Any]) -> bool:
     """Whether a body has marks of the Anthropic, Bedrock or Gemini API."""
     if "system" in body or "toolConfig" in body or "inferenceConfig" in body or "contents" in body:
@@ -110,7 +116,7 @@ class _Bodies:
         if not isinstance(body, dict):
             return None
         content = _convert.openai_chat(body)
-        if content is None or is_foreign(body) or _is_row(body, record.envelope):
+        if content is None or is_foreign(body) or _is_row(body, record.envelope) or _is_answered_by_another(record):
             return None
         return (_fields.build(record, NAME, content),)
 

@@ -37,7 +37,7 @@ _LEGACY = {
     "gen_ai.assistant.message": "assistant",
     "gen_ai.tool.message": "tool",
 }
-_CALLS = frozenset(("chat", "text_completion", "generate_content", "completion", "responses"))
+_CALLS = ("chat", "text_completion", "generate_content", "completion", "responses")
 _FOREIGN = ("openinference.span.kind", "llm.request.type", "traceloop.span.kind", "gen_ai.prompt.0.role")
 
 
@@ -231,11 +231,19 @@ def _content(events: list[JsonObject], attributes: JsonObject) -> Content:
     for event in events:
         if event["name"] == "gen_ai.content.prompt":
             held = decoded(pick(event["attributes"], "gen_ai.prompt", "gen_ai.content.prompt"))
-            return Messages(list(rows(held)), tools) if isinstance(held, list | dict) else Text(str(held))
+            return _prompt(held, tools)
     said = [_legacy(event) for event in events if event["name"] in _LEGACY]
     if said:
         return Messages(said, tools)
     return NoPrompt("otel-no-content")
+
+
+def _prompt(held: Any, tools: list[JsonObject]) -> Content:
+    """Give the prompt of 1.27: a list of messages, or text."""
+    messages = [message for one in rows(held) for message in _messages(one)]
+    if messages:
+        return Messages(messages, tools)
+    return Text(held) if isinstance(held, str) and held else NoPrompt("otel-no-content")
 
 
 def _instructions(value: Any) -> list[JsonObject]:

@@ -36,7 +36,7 @@ class _Reader:
         given = table(pick(captured, "endpointInput", "endpoint_input", "batchTransformInput"))
         made = table(pick(captured, "endpointOutput", "endpoint_output", "batchTransformOutput"))
         body = decoded(_data(given))
-        if body is not None and not isinstance(body, dict | list):
+        if body and not isinstance(body, dict | list):
             reason = f"the captured {given.get('observedContentType') or 'input'} is not a JSON body"
             return [Skip(record.path, record.line, "not-a-request", reason)]
         held = _data(made)
