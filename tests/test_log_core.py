@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prefixlint.errors import LogRefusedError
 from prefixlint.logs import Record, _detect, fetch, new_index, read
 from prefixlint.logs import _convert as convert
 from prefixlint.logs import _fields as fields
@@ -746,3 +747,56 @@ def test_plain_prompts(tmp_path):
     found = list(read([str(tmp_path / "p.txt")]))
     assert [r.content.text for r in found] == ["You are a bot.\nHi", "a JSON\tstring é", "{not json", "C:\\new"]
     assert [r.line for r in found] == [1, 2, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# HELP vllm:x Number of things.",
+        'vllm:x{engine="0"} 1.5e-3',
+        "2025-03-03 09:00:00 started",
+        '  "key": 5,',
+        "}",
+        "INFO: up",
+    ],
+)
+def test_text_that_is_no_prompt_is_not_taken_for_one(tmp_path, line):
+    (tmp_path / "p.txt").write_text((line + "\n") * 5 + "one other line\n")
+    with pytest.raises(LogRefusedError):
+        list(read([str(tmp_path / "p.txt")]))
+
+
+def test_json_objects_among_plain_prompts_are_prompts_too(tmp_path):
+    (tmp_path / "p.txt").write_text('Say hi.\nSay ho.\nSay hu.\n{"a":  1}\n')
+    assert [r.content.text for r in read([str(tmp_path / "p.txt")])][-1] == '{"a":  1}'
+
+
+def test_prompts_that_are_json_objects_can_be_forced(tmp_path):
+    (tmp_path / "p.txt").write_text('{"a":  1}\n[1,\n{"b": 2\n')
+    assert [r.content.text for r in read([str(tmp_path / "p.txt")], log_format="plain")] == [
+        '{"a":  1}',
+        "[1,",
+        '{"b": 2',
+    ]
+
+
+# -- many different records -------------------------------------------------------------------------------------------
+
+
+def test_keys_that_differ_from_line_to_line(rows):
+    found = rows(*[{f"k{n}": n, "request": {"model": "m", "messages": [USER]}} for n in range(600)])
+    assert {item.format for item in found} == {"openai-chat"}
+    assert len(found) == 600
+
+
+def test_records_that_nobody_reads_do_not_hide_those_of_the_same_file(rows):
+    noise = {"height": 5, "colour": "green"}
+    found = rows(*[noise] * 300, {"model": "m", "messages": [USER]}, *[noise] * 3)
+    assert [item.line for item in found if isinstance(item, Request)] == [301]
+    assert sum(isinstance(item, Skip) for item in found) == 303
+
+
+def test_runs_of_agents_are_data_set_rows(rows):
+    run = [{"role": "system", "content": "s"}, USER, {"role": "assistant", "content": "yes"}]
+    (request,) = rows({"task_id": 0, "reward": 1.0, "traj": run})
+    assert (request.format, request.output.text) == ("hf-messages", "yes")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pkgutil
 from dataclasses import replace
 from functools import cache
@@ -48,6 +47,7 @@ _WRAPPERS = (
 PLAIN = "plain"
 _DEPTH = 4
 _MEMO = 256
+_PATIENCE = 100  # records with the same keys that no format reads, after which such records are not offered again
 _NO_ENVELOPE: Mapping[str, Any] = {}
 
 
@@ -147,6 +147,8 @@ class Dispatcher:
         self._plain = plain
         self._readers: dict[str, Reader] = {}
         self._memo: dict[Any, Format] = {}
+        self._last: Format | None = None
+        self._refused: dict[Any, int] = {}
         self._text: Format | None = None
         self._numbered = layout in ("document", "parquet")
         self._shift = 0
@@ -192,6 +194,8 @@ class Dispatcher:
         taken = self._offer(record, signature) if signature in self._memo else None
         if taken is not None:
             return taken
+        if self._refused.get(signature, 0) >= _PATIENCE:
+            return (self._unknown(record),)
         inside = self._unpack(value)
         if inside is not None:
             return self._contained(line, inside)
@@ -199,7 +203,7 @@ class Dispatcher:
         if taken is not None:
             return taken
         if self._layout == "text":
-            return self._line(raw._replace(kind="text", value=_as_text(value)))
+            return self._line(raw._replace(kind="text", value=raw.source.decode("utf-8", "replace")))
         return (self._unknown(record),)
 
     def _unpack(self, value: Any) -> list[Any] | None:
@@ -224,6 +228,8 @@ class Dispatcher:
 
     def _offer(self, record: Record, signature: Any) -> Iterable[Request | Skip] | None:
         remembered = self._memo.get(signature)
+        if remembered is None and len(self._memo) == _MEMO:
+            remembered = self._last  # a log whose keys differ from line to line
         if remembered is not None:
             taken = self._reader(remembered).feed(record)
             if taken is not None:
@@ -236,7 +242,10 @@ class Dispatcher:
                 if len(self._memo) < _MEMO:
                     self._memo[signature] = item
                 self.used[item.NAME] = item
+                self._last = item
                 return taken
+        if len(self._refused) < _MEMO:
+            self._refused[signature] = self._refused.get(signature, 0) + 1
         return None
 
     def _ranked(self, record: Record) -> list[Format]:
@@ -275,10 +284,6 @@ class Dispatcher:
                 self.used[item.NAME] = item
                 return taken
         return () if raw.complaint is None else (raw.complaint,)
-
-
-def _as_text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _signature(record: Record) -> Any:

@@ -42,7 +42,7 @@ class Raw(NamedTuple):
     """One thing as the file holds it.
 
     `offset` is the byte where its line starts, from the start of the stream. `complaint` says what to report when no
-    format knows what to do with it.
+    format knows what to do with it. `source` is the line of a JSON value that may turn out to be a line of text.
     """
 
     line: int
@@ -50,6 +50,7 @@ class Raw(NamedTuple):
     value: Any
     offset: int
     complaint: Skip | None = None
+    source: bytes = b""
 
 
 def records(
@@ -241,7 +242,7 @@ def _text_lines(path: str, stream: io.BufferedReader) -> Iterator[Raw | Skip]:
         number, offset, line = item
         if line[:1] == b"{":
             try:
-                yield Raw(number, "json", _parse.loads(line), offset)
+                yield Raw(number, "json", _parse.loads(line), offset, source=line.rstrip(b"\r\n"))
             except _parse.BadJsonError:
                 pass
             else:

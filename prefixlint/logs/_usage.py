@@ -76,6 +76,7 @@ _DETAILS = (
 )
 _DETAIL_CACHED = ("cached_tokens", "cachedTokens", "cache_read", "cacheRead", "cache_read_tokens", "cacheReadTokens")
 _DETAIL_WRITTEN = (
+    "created_cache_tokens",
     "cache_write_tokens",
     "cacheWriteTokens",
     "cache_creation_tokens",

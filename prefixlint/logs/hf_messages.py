@@ -35,10 +35,15 @@ def detect(record: Record) -> int:
         return 0
     if "completion" in body and isinstance(body.get("prompt"), (str, list)):
         return 70
-    messages = body.get("messages")
+    messages = _turns(body)
     if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
         return 0
-    return 55 if messages[-1].get("role") == "assistant" and not is_foreign(body) else 0
+    return 55 if messages[-1].get("role") == "assistant" and not is_foreign({"messages": messages}) else 0
+
+
+def _turns(body: JsonObject) -> Any:
+    """Give the conversation of a row; runs of agents (tau-bench) call it `traj`."""
+    return next((body[key] for key in ("messages", "traj", "trajectory") if isinstance(body.get(key), list)), None)
 
 
 class _Rows:
@@ -50,7 +55,7 @@ class _Rows:
             return None
         if "completion" in body:
             return _pair(record, body)
-        messages = _datasets.messages_of(body.get("messages"))
+        messages = _datasets.messages_of(_turns(body))
         return None if messages is None else _datasets.requests_of(record, NAME, messages)
 
     def finish(self) -> Iterable[Request | Skip]:

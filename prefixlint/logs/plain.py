@@ -27,10 +27,12 @@ STATELESS = True
 
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\"}
 _ESCAPE = re.compile(r"\\([nrt\\])")
-# What loggers put before each line: a date, a time, or a level. Such a file is a log without prompts.
+# What loggers put before each line: a date, a time, or a level; a page of metrics; pieces of indented JSON. A file of
+# such lines holds no prompts.
 _LOG_LINE = re.compile(
     r"\W{0,2}(?:\d{4}[-/]\d\d[-/]\d\d[T ]|\d\d:\d\d:\d\d"
-    r"|(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL)\b|time=|level=)"
+    r"|(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL)\b|time=|level="
+    r"|[#] (?:HELP|TYPE) |[a-zA-Z_:]+(?:\{[^{}]*\})? [-+.\deE]+$|\s*\"[^\"]{1,60}\"\s*:|\s*[\]}\[{],?\s*$)"
 )
 
 
