@@ -8,6 +8,7 @@ What comes from where, so that nothing is said twice:
     docs/formats/NAME.md    the docstring of the log format's module
     docs/engines/NAME.md    the engine's TOML file
     docs/cli.md             the command line's own help texts
+    docs/messages.md        where the sources raise an error, skip a line or note something, and `logs/recipes.toml`
     README.md               the block between the markers `<!-- output: COMMAND -->` and `<!-- end -->` is what the
                             command prints
 
@@ -17,6 +18,7 @@ A page without a source is removed. The same sources give the same bytes, whatev
 from __future__ import annotations
 
 import argparse
+import ast
 import difflib
 import importlib
 import inspect
@@ -36,6 +38,7 @@ import click
 ROOT = Path(__file__).resolve().parents[1]
 HELP_WIDTH = 100
 GENERATED_FOLDERS = ("docs/formats", "docs/engines")
+GENERATED_FILES = ("docs/cli.md", "docs/messages.md", "README.md")
 OUTPUT_BLOCK = re.compile(r"(<!-- output: (?P<command>[^\n]+?) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
 # Commands of an output block run as a reader would run them, but offline and without colours.
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "NO_COLOR": "1", "COLUMNS": str(HELP_WIDTH), "LC_ALL": "C.UTF-8"}
@@ -134,6 +137,53 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+def messages_page() -> str:
+    """List everything that the program says with a slug: what it means for the reader is in the words themselves."""
+    found: dict[str, dict[str, None]] = {}
+    for path in sorted((ROOT / "prefixlint").rglob("*.py")):
+        for slug, text in _said(ast.parse(path.read_text(encoding="utf-8"))):
+            found.setdefault(slug, {})[text] = None
+    for slug, refusal in _refusals().items():
+        found[slug] = {f"{refusal['reason']}; {refusal['hint']}": None}
+    rows = [f"| `{slug}` | {'<br>'.join(map(_cell, texts))} |" for slug, texts in sorted(found.items())]
+    head = "# Messages\n\nEach message has a slug that stays the same; `…` stands for what differs.\n\n"
+    return head + "| slug | message |\n|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def _refusals() -> Mapping[str, Any]:
+    recipes = tomllib.loads((ROOT / "prefixlint" / "logs" / "recipes.toml").read_text(encoding="utf-8"))
+    refusals: Mapping[str, Any] = recipes["refusals"]
+    return refusals
+
+
+# Where these calls hold the slug and the words: Skip(path, line, slug, reason), Note(slug, message).
+POSITIONS = {"Skip": (2, 3), "Note": (0, 1)}
+
+
+def _said(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Give the slug and the words of each message in a module, in the order of its lines."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
+        keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+        name = call.func.id if isinstance(call.func, ast.Name) else ""
+        slug, words = (call.args[at] if at < len(call.args) else None for at in POSITIONS.get(name, (99, 0)))
+        slug = keywords.get("slug", slug)
+        if isinstance(slug, ast.Constant) and isinstance(slug.value, str):
+            said = [_words(words), _words(keywords.get("hint"))]
+            yield slug.value, "; ".join(part for part in said if part.strip("… ")) or "…"
+
+
+def _words(node: ast.expr | None) -> str:
+    """Give the text of an expression as far as it is in the source."""
+    if isinstance(node, ast.Constant):
+        return str(node.value) if node.value is not None else ""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_words(part) if isinstance(part, ast.Constant) else "…" for part in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _words(node.left) + _words(node.right)
+    return "" if node is None else "…"
+
+
 def cli_page() -> str:
     """Show the help of the program and of each command."""
     module = importlib.import_module("prefixlint.cli")
@@ -189,13 +239,19 @@ def _output(command: str) -> str:
 
 def wanted() -> dict[str, str]:
     """Give every generated file with the text it should have, by path from the root."""
-    return {**format_pages(), **engine_pages(), "docs/cli.md": cli_page(), "README.md": readme_page()}
+    return {
+        **format_pages(),
+        **engine_pages(),
+        "docs/messages.md": messages_page(),
+        "docs/cli.md": cli_page(),
+        "README.md": readme_page(),
+    }
 
 
 def existing() -> dict[str, str]:
     """Give the generated files that are there, with their text."""
     paths = [path for folder in GENERATED_FOLDERS for path in sorted((ROOT / folder).glob("*.md"))]
-    paths += [path for path in (ROOT / "docs" / "cli.md", ROOT / "README.md") if path.exists()]
+    paths += [path for name in GENERATED_FILES if (path := ROOT / name).exists()]
     return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from ahocorasick_rs import AhoCorasick
     from tokenizers import AddedToken, Tokenizer
@@ -35,17 +35,23 @@ class _Finder:
     search: AhoCorasick
     strips: frozenset[int]
 
-    def cut(self, text: str) -> Iterator[tuple[str, bool]]:
+    def cut(self, text: str) -> tuple[list[str], list[bool]]:
         """Give the pieces of a text, and for each whether it is an added token."""
+        pieces: list[str] = []
+        tokens: list[bool] = []
         at = 0
         for token, start, end in self.search.find_matches_as_indexes(text):
             stop = _behind_space(text, end) if token in self.strips else end
             if start > at:
-                yield text[at:start], False
-            yield text[start:stop], True
+                pieces.append(text[at:start])
+                tokens.append(False)
+            pieces.append(text[start:stop])
+            tokens.append(True)
             at = stop
         if at < len(text):
-            yield text[at:], False
+            pieces.append(text[at:])
+            tokens.append(False)
+        return pieces, tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +70,10 @@ class Cutter:
             text.encode()
             return [text] if text else []
         first, *others = self.stages
-        if not others:
-            return [piece for piece, _ in first.cut(text)]
-        pieces: list[str] = []
-        for piece, is_token in first.cut(text):
-            if is_token:
-                pieces.append(piece)
-            else:
-                pieces.extend(part for part, _ in others[0].cut(piece))
+        pieces, tokens = first.cut(text)
+        for stage in others:
+            cut = [[p] if token else stage.cut(p)[0] for p, token in zip(pieces, tokens, strict=True)]
+            pieces = [part for parts in cut for part in parts]
         return pieces
 
 
@@ -82,6 +84,8 @@ def cutter(tokenizer: Tokenizer) -> Cutter:
     late = [token for token in added if token.content and token.normalized]
     stages = [raw, late] if _changes_nothing(tokenizer.normalizer) else [raw]
     whole = _looks_across(tokenizer) or next(filter(None, map(_unsafe, stages)), None)
+    if len(stages) == 2 and _first_wins(raw, late):
+        stages = [raw + late]
     return Cutter(tuple(_finder(tokens) for tokens in stages if tokens), whole)
 
 
@@ -117,6 +121,23 @@ def _unsafe(tokens: Sequence[AddedToken]) -> str | None:
         if token.rstrip and spaced:
             return f"the added token {token.content!r} takes white space that other added tokens begin with"
     return None
+
+
+def _first_wins(raw: Sequence[AddedToken], late: Sequence[AddedToken]) -> bool:
+    """Tell whether one search finds what the two stages would.
+
+    It takes the leftmost token. That is wrong only where a late one begins before a raw one and reaches into it.
+    """
+    first, second = ([token.content for token in tokens] for tokens in (raw, late))
+    return not (_ends(second) & _starts(first) or any(a in b for a in first for b in second))
+
+
+def _starts(texts: Iterable[str]) -> set[str]:
+    return {text[:n] for text in texts for n in range(1, len(text))}
+
+
+def _ends(texts: Iterable[str]) -> set[str]:
+    return {text[n:] for text in texts for n in range(1, len(text))}
 
 
 def _looks_across(tokenizer: Tokenizer) -> str | None:

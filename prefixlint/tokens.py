@@ -10,15 +10,15 @@ shortcut gives other ids it is dropped, everything is done the slow way, and `En
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from prefixlint.errors import ModelError
 from prefixlint.pieces import cutter, sanitize
+from prefixlint.segments import LONG, Store
+from prefixlint.tokenlibs import FastTokenizer, Wrapping, encode_slow, load_slow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -32,12 +32,11 @@ if TYPE_CHECKING:
 FAST_FROM = 2_000_000
 """Characters of distinct text from which loading fastokens pays (about 1 s, against 5 MB/s of `tokenizers`)."""
 
-_CHUNK = 128  # tokens of a prompt of ids that are interned together
 _BATCH = 4_000_000  # characters handed to a tokenizer library at once, which bounds its copies
+_WAITING = 16_000_000  # characters that may wait for a flush
 _SAMPLE_PROMPTS = 16
 _SAMPLE_CHARS = 8_000  # of each sampled prompt; a token is about 4 characters, so all samples take about 0.1 s
 _SAMPLE_SEGMENTS = 48  # of each batch of fastokens
-_QUEUED = -1
 
 
 class Encoder:
@@ -48,24 +47,24 @@ class Encoder:
     is how much text may come (a log's size, say): where it is much, fastokens is loaded at once, in the background.
 
     First `add` all prompts, then `flush`; from then on `ids` gives their tokens. A flush may find that a shortcut was
-    wrong, and then ids given out before it were wrong too: `notes` says so.
+    wrong, and then ids given out before it were wrong too: `notes` says so. Memory follows the distinct text; where
+    prompts are encoded whole, that is kept as text, and ids are made each time they are asked for.
     """
 
     def __init__(
         self, tokenizer_json: Path | str, *, bos: Sequence[str] | None = None, expected_chars: int | None = None
     ) -> None:
-        self._source = tokenizer_json
-        self._fast = _Background(tokenizer_json)
+        self._fast = FastTokenizer(tokenizer_json)
         if expected_chars is not None and expected_chars >= FAST_FROM:
             self._fast.start()
-        self._slow = _load_slow(tokenizer_json)
+        self._slow = load_slow(tokenizer_json)
         self._cutter = cutter(self._slow)
-        self._store = _Store()
+        self._store = Store(self.decode)
         self._queue: list[int] = []
         self._queued_chars = 0
         self._texts_added = 0
         self._samples: list[Segments] = []
-        self._wrapping = _Wrapping.of(self._slow, bos)
+        self._wrapping = Wrapping.of(self._slow, bos)
         self.notes: list[str] = []
         """What a reader of the result should know about how it was tokenized."""
         self.whole = self._cutter.whole is not None
@@ -89,9 +88,11 @@ class Encoder:
         known = self._store.known
         segments = array("I")
         for piece in pieces:
-            segment = known.get(piece)
+            segment = known.get(piece) if len(piece) < LONG else self._store.find(piece)
             segments.append(self._new(piece) if segment is None else segment)
         self._sample(segments, text)
+        if self._queued_chars >= _WAITING:
+            self.flush()
         return self._wrap(segments) if special else segments
 
     def add_ids(self, ids: Sequence[int]) -> array[int]:
@@ -102,17 +103,17 @@ class Encoder:
             raise ValueError("a token id is not in 0 .. 2**32-1") from error
         if wide.size and (wide.min() < 0 or wide.max() > 0xFFFFFFFF):
             raise ValueError("a token id is not in 0 .. 2**32-1")
-        array_ = wide.astype(np.uint32)
-        chunks = (array_[at : at + _CHUNK] for at in range(0, array_.size, _CHUNK))
-        return array("I", (self._store.intern_ids(chunk) for chunk in chunks))
+        return self._store.intern_chunks(wide.astype(np.uint32))
 
     def flush(self) -> None:
         """Tokenize the segments that are new since the last flush, and check the sample."""
         if not self.whole:
             self._encode(self._queue)
+        self._check()
+        if not self.whole:
+            self._store.shorten(self._queue)
         self._queue.clear()
         self._queued_chars = 0
-        self._check()
 
     def ids(self, segments: Segments) -> Ids:
         """Give the tokens of a prompt. RuntimeError where a flush is missing."""
@@ -140,8 +141,7 @@ class Encoder:
 
     def text(self, segment: int) -> str:
         """Give a segment's text; for tokens added by the tokenizer, and chunks of token ids, what they decode to."""
-        text = self._store.texts[segment]
-        return self.decode(self._store.join([segment])) if text is None else text
+        return self._store.text_of(segment)
 
     def decode(self, ids: Sequence[int] | Ids) -> str:
         """Give the text of some tokens, special ones included; ids that the vocabulary lacks vanish."""
@@ -192,7 +192,7 @@ class Encoder:
                 self._distrust("it gave other tokens for a sample of this text")
         elif self._fast.started and self._fast.error is not None:
             self._distrust(f"it cannot load this tokenizer ({self._fast.error})")
-        return _encode_slow(self._slow, texts)
+        return encode_slow(self._slow, texts)
 
     def _agrees(self, texts: list[str], ids: Ids, lengths: list[int]) -> bool:
         """Compare a spread of the texts, some of other scripts among them, with `tokenizers`."""
@@ -225,7 +225,7 @@ class Encoder:
             right = self._slow.encode(text, add_special_tokens=False).ids
             if np.array_equal(self._store.join(chosen), right):
                 continue
-            slow, _ = _encode_slow(self._slow, [self._store.text_of(s) for s in chosen])
+            slow, _ = encode_slow(self._slow, [self._store.text_of(s) for s in chosen])
             if np.array_equal(slow, right):
                 self._distrust("it gave other tokens for a sample of this text")
             else:
@@ -253,195 +253,7 @@ class Encoder:
         return np.concatenate((np.arange(len(before) + 1), inner, behind)).astype(np.int64)
 
 
-class _Store:
-    """The distinct segments: their texts, and their tokens in one buffer that grows."""
-
-    def __init__(self) -> None:
-        self.known: dict[str | bytes, int] = {}
-        self.texts: list[str | None] = []  # None where a segment was given as ids
-        self.start = array("q")
-        self.length = array("q")  # _QUEUED until the segment is encoded
-        self.chars = 0
-        self._ids: Ids = np.empty(1 << 12, np.uint32)
-        self._used = 0
-
-    def add_text(self, text: str) -> int:
-        segment = len(self.texts)
-        self.known[text] = segment
-        self.texts.append(text)
-        self.start.append(0)
-        self.length.append(_QUEUED)
-        self.chars += len(text)
-        return segment
-
-    def intern_ids(self, ids: Ids) -> int:
-        key = hashlib.blake2b(ids.tobytes(), digest_size=16).digest()
-        segment = self.known.get(key)
-        if segment is None:
-            segment = self.known[key] = len(self.texts)
-            self.texts.append(None)
-            self.start.append(self._append(ids))
-            self.length.append(ids.size)
-        return segment
-
-    def put(self, segments: Sequence[int], ids: Ids, lengths: Sequence[int]) -> None:
-        at = self._append(ids)
-        for segment, length in zip(segments, lengths, strict=True):
-            self.start[segment] = at
-            self.length[segment] = length
-            at += length
-
-    def join(self, segments: Segments) -> Ids:
-        parts = []
-        for segment in segments:
-            at, length = self.start[segment], self.length[segment]
-            if length < 0:
-                raise RuntimeError("a segment is not tokenized yet: call flush() first")
-            parts.append(self._ids[at : at + length])
-        return np.concatenate(parts) if parts else np.empty(0, np.uint32)
-
-    def text_of(self, segment: int) -> str:
-        text = self.texts[segment]
-        if text is None:
-            raise RuntimeError("the segment has no text")
-        return text
-
-    def is_text(self, segment: int) -> bool:
-        return self.texts[segment] is not None
-
-    def encoded_texts(self) -> list[int]:
-        return [s for s, text in enumerate(self.texts) if text is not None and self.length[s] >= 0]
-
-    def core(self, segments: Segments) -> tuple[Segments, str, Segments]:
-        """Part a prompt into ids that were put before its text, the text, and ids that were put behind."""
-        first, last = 0, len(segments)
-        while first < last and not self.is_text(segments[first]):
-            first += 1
-        while first < last and not self.is_text(segments[last - 1]):
-            last -= 1
-        text = "".join(self.text_of(s) for s in segments[first:last])
-        return segments[:first], text, segments[last:]
-
-    def head(self, segments: Segments, chars: int) -> list[int]:
-        """Give the first segments of a prompt, up to a number of characters."""
-        chosen = []
-        for segment in segments:
-            chars -= len(self.text_of(segment))
-            if chars < 0:
-                break
-            chosen.append(segment)
-        return chosen
-
-    def _append(self, ids: Ids) -> int:
-        at, end = self._used, self._used + ids.size
-        if end > self._ids.size:
-            grown = np.empty(max(end, self._ids.size * 3 // 2), np.uint32)
-            grown[:at] = self._ids[:at]
-            self._ids = grown
-        self._ids[at:end] = ids
-        self._used = end
-        return at
-
-
-class _Wrapping:
-    """What a tokenizer puts around a text of its own: token ids before and after."""
-
-    def __init__(self, before: Sequence[int], after: Sequence[int], note: str | None = None) -> None:
-        self.before, self.after, self.note = tuple(before), tuple(after), note
-
-    @classmethod
-    def of(cls, tokenizer: Any, bos: Sequence[str] | None) -> _Wrapping:
-        if bos is not None:
-            ids = [tokenizer.token_to_id(content) for content in bos]
-            if None in ids:
-                lost = bos[ids.index(None)]
-                raise ModelError(f"the tokenizer has no token {lost!r} to begin with", slug="no-bos-token")
-            return cls(ids, ())
-        plain = tokenizer.encode("a", add_special_tokens=False).ids
-        full = tokenizer.encode("a", add_special_tokens=True).ids
-        for at in range(len(full) - len(plain) + 1):
-            if full[at : at + len(plain)] == plain:
-                return cls(full[:at], full[at + len(plain) :])
-        return cls((), (), "what the tokenizer adds around a raw prompt is not known and left out")
-
-
-class _Background:
-    """fastokens, loaded in a thread (its load releases the interpreter), with its failures kept for later."""
-
-    def __init__(self, source: Path | str) -> None:
-        self._source = source
-        self._thread: Any = None
-        self._tokenizer: Any = None
-        self._gone = False
-        self.error: str | None = None
-        self.used = False
-
-    @property
-    def started(self) -> bool:
-        return self._thread is not None
-
-    def start(self) -> None:
-        if self._thread is None and not self._gone:
-            from threading import Thread
-
-            self._thread = Thread(target=self._load, name="fastokens-load", daemon=True)
-            self._thread.start()
-
-    def usable(self) -> bool:
-        """Wait for the load where one runs; tell whether the tokenizer is there."""
-        if self._thread is not None:
-            self._thread.join()
-        return self._tokenizer is not None
-
-    def encode(self, texts: list[str]) -> tuple[Ids, list[int]]:
-        self.used = True
-        flat, offsets = self._tokenizer.encode_batch_flat(texts)
-        return np.frombuffer(flat, "<u4"), np.diff(np.frombuffer(offsets, "<u8").astype(np.int64)).tolist()
-
-    def give_up(self) -> None:
-        self._gone, self._thread, self._tokenizer, self.used = True, None, None, False
-
-    def _load(self) -> None:
-        try:
-            from fastokens import Tokenizer
-
-            if isinstance(self._source, str):
-                tokenizer = Tokenizer.from_json_str(self._source)
-            else:
-                tokenizer = Tokenizer.from_file(str(self._source))
-            tokenizer.no_truncation()
-            tokenizer.no_padding()
-        except Exception as error:  # noqa: BLE001  # kept, and told when the tokenizer is asked for
-            self.error = str(error) or type(error).__name__
-        else:
-            self._tokenizer = tokenizer
-
-
-def _load_slow(source: Path | str) -> Any:
-    from tokenizers import Tokenizer
-
-    try:
-        tokenizer = Tokenizer.from_str(source) if isinstance(source, str) else Tokenizer.from_file(str(source))
-    except Exception as error:  # tokenizers raises plain Exception
-        where = "the tokenizer" if isinstance(source, str) else f"the tokenizer {source}"
-        hint = "Give a tokenizer.json of the Hugging Face tokenizers library."
-        raise ModelError(f"{where} cannot be read: {error}", slug="bad-tokenizer", hint=hint) from error
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
-
-
-def _encode_slow(tokenizer: Any, texts: list[str]) -> tuple[Ids, list[int]]:
-    try:
-        encoded = [e.ids for e in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
-    except Exception as error:  # tokenizers raises plain Exception
-        raise ModelError(f"the tokenizer fails on a text: {error}", slug="tokenizer-failed") from error
-    lengths = [len(ids) for ids in encoded]
-    flat = np.fromiter((i for ids in encoded for i in ids), np.uint32, sum(lengths))
-    return flat, lengths
-
-
-def _batches(queue: Sequence[int], store: _Store) -> Iterator[list[int]]:
+def _batches(queue: Sequence[int], store: Store) -> Iterator[list[int]]:
     batch: list[int] = []
     chars = 0
     for segment in queue:

@@ -57,6 +57,30 @@ def strings(value):
         yield generate._value(value)
 
 
+def test_messages_are_found_where_the_sources_say_them():
+    source = """
+raise ModelError(f"no model {name!r}", slug="no-model", hint="name one " "with --model")
+raise Other("plain", slug="plain")
+yield Skip(path, 3, "too-long", f"more than {MAX >> 20} MiB")
+Note("reversed", "the log runs" + " backwards")
+Note(slug, "not a constant")
+Skip(path, 1)
+"""
+    assert list(generate._said(generate.ast.parse(source))) == [
+        ("no-model", "no model …; name one with --model"),
+        ("plain", "plain"),
+        ("too-long", "more than … MiB"),
+        ("reversed", "the log runs backwards"),
+    ]
+
+
+def test_every_refusal_is_explained_with_what_to_do():
+    page = generate.messages_page()
+    for slug, refusal in generate._refusals().items():
+        assert f"| `{slug}` | {generate._cell(refusal['reason'])}; " in page
+        assert refusal["hint"], slug
+
+
 def test_tables_of_tables_get_headings():
     facts = {
         "name": "x",

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from prefixlint import pieces, tokens
+from prefixlint import pieces, segments, tokenlibs, tokens
 from prefixlint.errors import ModelError
 from prefixlint.pieces import cutter, sanitize
 from prefixlint.tokens import Encoder
@@ -37,7 +37,7 @@ def train(model, trainer_class, *, added=None, normalizer=None, pre_tokenizer=No
     tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizer
     tokenizer.train_from_iterator(CORPUS, trainer_class(vocab_size=600, show_progress=False, **options))
-    tokenizer.add_special_tokens([plain(s) for s in SPECIALS] if added is None else added)
+    tokenizer.add_tokens([plain(s) for s in SPECIALS] if added is None else added)
     tokenizer.post_processor = post(tokenizer) if post else None
     return tokenizer.to_str()
 
@@ -86,6 +86,11 @@ def late(normalizer=None):
     return byte_level(added=added, normalizer=normalizer)
 
 
+def overlapping():
+    """A raw token and a late one that meet in a text: the raw one is looked for first, even where it begins later."""
+    return byte_level(added=[plain("|>end"), plain("<|start|>"), AddedToken("<|x|>", special=False)])
+
+
 CUT = {
     "deepseek": DEEPSEEK.read_text(encoding="utf-8"),
     "byte-level": byte_level(),
@@ -96,6 +101,11 @@ CUT = {
     "bert": bert(),
     "rstrip": rstrip(),
     "late": late(),
+    "overlapping": overlapping(),
+    "late behind": byte_level(
+        added=[plain("<|start|>|"), AddedToken("|>end"), AddedToken("<|start|>"), plain("<|end|>")]
+    ),
+    "late inside": byte_level(added=[plain("<|x|>"), AddedToken("a<|x|>end"), AddedToken("|x|")]),
     "late nfc": late(normalizers.NFC()),
     "late lowercase": late(normalizers.Lowercase()),
     "nothing added": byte_level(added=[]),
@@ -111,7 +121,7 @@ EVERY = CUT | WHOLE
 FRAGMENTS = st.sampled_from(
     [
         *SPECIALS, "<｜User｜>", "<｜Assistant｜>", "<｜end▁of▁sentence｜>", "</think>", "[MASK]", "[SEP]", "[CLS]",
-        "<|start|", "|>", "<|", "<｜", "<|START|>", "<THINK>", "< |start|>", "<|st<|start|>art|>", "<|end|>xx",
+        "<|start|", "|>", "<|x|>", "<|x|>end", "a<|x|>end", "<|start|>|>end", "<|x", "<|", "<｜", "<|START|>", "<THINK>", "< |start|>", "<|st<|start|>art|>", "<|end|>xx",
         " ", "  ", "   " * 40, "\n", "\n\n", "\r\n", "\t", "\x00", "\x1c", "\x85", "\xa0", "\u2003", "\u3000", "\ufeff", "▁", "▁▁",
         "hello", "Hello world", "end", "friend", "the lazy dog", "don't", "I'LL", "123456789", "3.14", "!!!", "?!", "…",
         "你好世界", "こんにちは", "세계", "Привет", "שלום", "नमस्ते", "👩‍👩‍👧‍👦", "🏳️‍🌈", "é", "e\u0301", "ﬁ", "İ", "ß", "𝔘",
@@ -189,6 +199,16 @@ def test_the_longest_added_token_wins():
     assert [mine.text(s) for s in mine.add("<|end|>xx", special=False)] == ["<|end|>x", "x"]
 
 
+def test_raw_tokens_are_looked_for_before_late_ones():
+    mine = encoder("overlapping")
+    assert len(cutter(reference("overlapping")).stages) == 2
+    assert [mine.text(s) for s in mine.add("<|x|>end<|x|>", special=False)] == ["<|x", "|>end", "<|x|>"]
+
+
+def test_one_search_where_it_finds_the_same():
+    assert len(cutter(reference("deepseek")).stages) == 1
+
+
 def test_ids_before_a_flush_are_an_error():
     mine = Encoder(EVERY["byte-level"])
     with pytest.raises(RuntimeError, match="flush"):
@@ -252,6 +272,66 @@ def test_prompts_of_ids_share_their_chunks():
     assert mine.bounds(two).tolist() == [*range(0, 1000, 128), 1000]
 
 
+@pytest.fixture
+def long_from(monkeypatch):
+    monkeypatch.setattr(segments, "LONG", 20)
+    monkeypatch.setattr(tokens, "LONG", 20)
+    monkeypatch.setattr(segments, "CHUNK", 4)
+
+
+@pytest.mark.parametrize("chars", [0, tokens.FAST_FROM])
+def test_long_pieces_share_their_start(long_from, chars):
+    mine = Encoder(EVERY["deepseek"], expected_chars=chars)
+    start = " ".join(f"word {i}" for i in range(1000))
+    texts = [start, start + " and more", start[:-9], start, "<｜User｜>" + start + "<｜Assistant｜>短い"]
+    prompts = [mine.add(text, special=False) for text in texts]
+    assert prompts[0] == prompts[3]
+    mine.flush()
+    for text, prompt in zip(texts, prompts, strict=True):
+        assert mine.ids(prompt).tolist() == reference("deepseek").encode(text, add_special_tokens=False).ids
+        assert "".join(mine.text(s) for s in prompt) == text
+    assert mine.add(start, special=False) == prompts[0]
+    assert mine._store._used < 1.1 * len(mine.ids(prompts[1]))
+
+
+def test_an_error_found_late_mends_long_pieces_too(long_from, monkeypatch):
+    honest, calls = tokenlibs.FastTokenizer.encode, []
+
+    def turning(self, texts):
+        calls.append(texts)
+        ids, lengths = honest(self, texts)
+        return (ids ^ 1, lengths) if len(calls) > 1 else (ids, lengths)
+
+    monkeypatch.setattr(tokenlibs.FastTokenizer, "encode", turning)
+    mine = Encoder(EVERY["byte-level"], expected_chars=tokens.FAST_FROM)
+    texts = ["a first text that is longer than twenty", "a second one that is longer than twenty"]
+    prompts = []
+    for text in texts:
+        prompts.append(mine.add(text, special=False))
+        mine.flush()
+    assert [mine.ids(p).tolist() for p in prompts] == [reference("byte-level").encode(t).ids for t in texts]
+
+
+def test_text_does_not_wait_for_ever(monkeypatch):
+    monkeypatch.setattr(tokens, "_WAITING", 10)
+    mine = Encoder(EVERY["byte-level"])
+    assert mine.ids(mine.add("more than ten characters", special=False)).size
+    with pytest.raises(RuntimeError):
+        mine.ids(mine.add("few", special=False))
+
+
+def test_memory_follows_the_distinct_text():
+    """Raw prompts without any added token that grow turn by turn: a megabyte of text, of which 10 kB are distinct."""
+    mine = Encoder(EVERY["byte-level"])
+    whole = " ".join(str(i) for i in range(2_500))
+    prompts = [mine.add(whole[:n], special=False) for n in range(5_000, len(whole), 60)]
+    mine.flush()
+    assert sum(len(whole[:n]) for n in range(5_000, len(whole), 60)) > 700_000
+    distinct = mine.ids(prompts[-1]).size
+    assert mine._store._used < distinct + len(prompts) * segments.CHUNK
+    assert all(text is None or len(text) < segments.LONG for text in mine._store._texts)
+
+
 @pytest.mark.parametrize("ids", [[-1], [2**32], [1, 2**70]])
 def test_impossible_ids_are_refused(ids):
     with pytest.raises(ValueError, match="token id"):
@@ -307,13 +387,13 @@ def test_the_fast_library_is_used_for_much_text(monkeypatch):
 
 
 def test_a_fast_library_that_errs_is_found_out(monkeypatch):
-    honest = tokens._Background.encode
+    honest = tokenlibs.FastTokenizer.encode
 
     def lying(self, texts):
         ids, lengths = honest(self, texts)
         return ids ^ 1, lengths
 
-    monkeypatch.setattr(tokens._Background, "encode", lying)
+    monkeypatch.setattr(tokenlibs.FastTokenizer, "encode", lying)
     mine = Encoder(EVERY["deepseek"], expected_chars=tokens.FAST_FROM)
     prompt = mine.add("Hello <｜User｜> you", special=False)
     mine.flush()
@@ -326,14 +406,14 @@ def test_a_fast_library_that_errs_is_found_out(monkeypatch):
 
 
 def test_an_error_found_late_mends_what_went_before(monkeypatch):
-    honest, calls = tokens._Background.encode, []
+    honest, calls = tokenlibs.FastTokenizer.encode, []
 
     def turning(self, texts):
         calls.append(texts)
         ids, lengths = honest(self, texts)
         return (ids ^ 1, lengths) if len(calls) > 1 else (ids, lengths)
 
-    monkeypatch.setattr(tokens._Background, "encode", turning)
+    monkeypatch.setattr(tokenlibs.FastTokenizer, "encode", turning)
     mine = Encoder(EVERY["byte-level"], expected_chars=tokens.FAST_FROM)
     prompts = []
     for text in ("first", "second"):
@@ -347,7 +427,7 @@ def test_a_fast_library_that_fails_is_replaced(monkeypatch):
     def failing(self, texts):
         raise RuntimeError("match limit")
 
-    monkeypatch.setattr(tokens._Background, "encode", failing)
+    monkeypatch.setattr(tokenlibs.FastTokenizer, "encode", failing)
     mine = Encoder(EVERY["byte-level"], expected_chars=tokens.FAST_FROM)
     prompt = mine.add("text", special=False)
     mine.flush()
@@ -358,8 +438,8 @@ def test_a_fast_library_that_fails_is_replaced(monkeypatch):
 def test_a_tokenizer_that_the_fast_library_cannot_load(monkeypatch):
     source = json.loads(EVERY["byte-level"])
     source["model"]["type"] = "Nonsense"
-    good = tokens._load_slow
-    monkeypatch.setattr(tokens, "_load_slow", lambda _: good(EVERY["byte-level"]))
+    good = tokenlibs.load_slow
+    monkeypatch.setattr(tokens, "load_slow", lambda _: good(EVERY["byte-level"]))
     mine = Encoder(json.dumps(source), expected_chars=tokens.FAST_FROM)
     prompt = mine.add("text", special=False)
     mine.flush()

@@ -1,0 +1,156 @@
+"""The distinct segments of all prompts: their texts, and their tokens in one buffer that grows."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    Ids = NDArray[np.uint32]
+    Segments = Sequence[int] | Ids
+
+CHUNK = 128
+"""Tokens that are interned together where a prompt has few pieces: ids, and long texts."""
+
+LONG = 4_096
+"""Characters from which a piece is kept as chunks of its tokens, since long ones often share a start."""
+
+QUEUED = -1
+"""The length of a segment that is not encoded yet."""
+
+
+class Store:
+    """Interned segments, numbered from 0.
+
+    Short texts are kept; of long ones, and of segments that came as ids, `decode` makes the text when it is wanted.
+    """
+
+    def __init__(self, decode: Callable[[Ids], str]) -> None:
+        self.known: dict[str | bytes, int] = {}
+        self.length = array("q")  # QUEUED until the segment is encoded
+        self.chars = 0
+        self._decode = decode
+        self._texts: list[str | None] = []
+        self._given = bytearray()  # 1 where a segment came as ids
+        self._start = array("q")
+        self._chunks: dict[int, array[int]] = {}  # what a long segment is made of
+        self._ids: Ids = np.empty(1 << 12, np.uint32)
+        self._used = 0
+
+    def add_text(self, text: str) -> int:
+        """Give a number to a text that is not known yet; it has no tokens until `put`."""
+        self.chars += len(text)
+        return self._add(_key(text), text, 0, QUEUED)
+
+    def find(self, text: str) -> int | None:
+        """Give the segment of a text, if there is one; for short texts `known` itself is the quicker way."""
+        return self.known.get(_key(text))
+
+    def intern_ids(self, ids: Ids) -> int:
+        """Give the segment of some token ids, a new one where these are new."""
+        key = _digest(ids.tobytes())
+        segment = self.known.get(key)
+        return self._add(key, None, self._append(ids), ids.size) if segment is None else segment
+
+    def intern_chunks(self, ids: Ids) -> array[int]:
+        """Give the segments of many token ids, cut into chunks from the start, so that equal starts are equal."""
+        return array("I", (self.intern_ids(ids[at : at + CHUNK]) for at in range(0, ids.size, CHUNK)))
+
+    def put(self, segments: Sequence[int], ids: Ids, lengths: Sequence[int]) -> None:
+        """Store what texts were encoded to, one after the other in `ids`."""
+        at = 0
+        for segment, length in zip(segments, lengths, strict=True):
+            part = ids[at : at + length]
+            at += length
+            self.length[segment] = length
+            text = self._texts[segment]
+            if text is None or len(text) >= LONG:
+                self._chunks[segment] = self.intern_chunks(part)
+            else:
+                self._start[segment] = self._append(part)
+
+    def shorten(self, segments: Iterable[int]) -> None:
+        """Let go of the texts that are long."""
+        for segment in segments:
+            if segment in self._chunks:
+                self._texts[segment] = None
+
+    def join(self, segments: Segments) -> Ids:
+        """Give the tokens of segments one after the other; RuntimeError where one is not encoded yet."""
+        parts = [part for segment in segments for part in self._parts(segment)]
+        return np.concatenate(parts) if parts else np.empty(0, np.uint32)
+
+    def text_of(self, segment: int) -> str:
+        """Give a segment's text."""
+        text = self._texts[segment]
+        return self._decode(self.join([segment])) if text is None else text
+
+    def is_text(self, segment: int) -> bool:
+        """Tell whether a segment came as text, not as ids."""
+        return not self._given[segment]
+
+    def encoded_texts(self) -> list[int]:
+        """List the segments that came as text and are encoded."""
+        return [s for s, length in enumerate(self.length) if length >= 0 and self.is_text(s)]
+
+    def core(self, segments: Segments) -> tuple[Segments, str, Segments]:
+        """Part a prompt into ids that were put before its text, the text, and ids that were put behind."""
+        first, last = 0, len(segments)
+        while first < last and not self.is_text(segments[first]):
+            first += 1
+        while first < last and not self.is_text(segments[last - 1]):
+            last -= 1
+        text = "".join(self.text_of(s) for s in segments[first:last])
+        return segments[:first], text, segments[last:]
+
+    def head(self, segments: Segments, chars: int) -> list[int]:
+        """Give the first segments of a prompt, up to a number of characters."""
+        chosen = []
+        for segment in segments:
+            chars -= len(self.text_of(segment))
+            if chars < 0:
+                break
+            chosen.append(segment)
+        return chosen
+
+    def _add(self, key: str | bytes, text: str | None, start: int, length: int) -> int:
+        segment = self.known[key] = len(self._texts)
+        self._texts.append(text)
+        self._given.append(text is None)
+        self._start.append(start)
+        self.length.append(length)
+        return segment
+
+    def _parts(self, segment: int) -> list[Ids]:
+        chunks = self._chunks.get(segment)
+        if chunks is not None:
+            return [part for chunk in chunks for part in self._parts(chunk)]
+        at, length = self._start[segment], self.length[segment]
+        if length < 0:
+            raise RuntimeError("a segment is not tokenized yet: call flush() first")
+        return [self._ids[at : at + length]]
+
+    def _append(self, ids: Ids) -> int:
+        at, end = self._used, self._used + ids.size
+        if end > self._ids.size:
+            grown = np.empty(max(end, self._ids.size * 3 // 2), np.uint32)
+            grown[:at] = self._ids[:at]
+            self._ids = grown
+        self._ids[at:end] = ids
+        self._used = end
+        return at
+
+
+def _key(text: str) -> str | bytes:
+    return text if len(text) < LONG else _digest(text.encode())
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
