@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prefixlint.errors import LogRefusedError
-from prefixlint.logs import read
+from prefixlint.logs import _pyrepr, read
 from prefixlint.model import Latency, Messages, NoPrompt, Output, Request, Skip, Text, TokenIds, Usage
 
 LOGS = Path(__file__).parent.parent / "fixtures" / "logs"
@@ -414,6 +415,15 @@ def test_vllm_year_passes_over_new_year_and_comes_from_a_prefix(log):
     assert found.time == datetime(2019, 12, 31, 23, 59, 58, 500000, tzinfo=UTC).timestamp()
 
 
+def test_vllm_metrics_in_a_response_are_latencies(log):
+    response = json.loads((SERVERS / "vllm_0.32_chat_response.json").read_text("utf-8"))
+    (found,) = log(json.dumps({"request": {"messages": [{"role": "user", "content": "hi"}]}, "response": response}))
+    assert found.usage == Usage(prompt=1516, cached=1504, written=0, completion=4)
+    assert found.latency == Latency(
+        total=pytest.approx(0.126131576), ttft=pytest.approx(0.042284184), queue=pytest.approx(2.4395999844e-05)
+    )
+
+
 # --- what stands around the lines ---
 
 NOISE = [
@@ -517,6 +527,56 @@ def test_mutated_logs_never_raise(scratch, data):
     scratch.write_text("\n".join(mutated), "utf-8")
     for found in results(scratch):
         assert isinstance(found, (Request, Skip, LogRefusedError))
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "'" * 400_000,
+        "\\" * 400_000,
+        "'\\" * 200_000,
+        "{'a': " * 100_000,
+        "[" * 400_000,
+        "1, " * 200_000,
+        "'a': 'b', " * 50_000,
+        "x=None, " * 60_000,
+        "-" * 400_000,
+        "(1, [2, {'a': 'b'}]), " * 20_000,
+        '"' + "a\\" * 100_000,
+    ],
+    ids=lambda tail: tail[:6],
+)
+def test_long_hostile_lines_take_linear_time(log, tail):
+    started = time.process_time()
+    heads = [
+        "INFO 03-03 09:00:00 [l.py:1] Received request a: prompt: ",
+        "INFO 03-03 09:00:00 [l.py:1] Request a details: prompt: 'x', prompt_token_ids: ",
+        "[2026-11-29 13:07:38] Receive OpenAI: obj={'messages': ",
+        "[2026-11-29 13:07:38] Finish: obj=GenerateReqInput(rid='a', text=",
+        "[2026-11-29 13:07:38] Finish: obj=GenerateReqInput(rid='a', text='t', stream=False), out={'meta_info': ",
+        "[2026-11-29 13:07:38] Finish: input_ids_len=3 input_ids=",
+        "srv  log_server_r: request:  ",
+        'time=2025-03-03T09:00:00Z level=DEBUG source=routes.go:1 msg="chat request" images=0 prompt="',
+        '2025-03-03T09:00:00Z  INFO generate{total_time="1ms"}: text_generation_router::server: ',
+    ]
+    log(*(head + tail for head in heads))
+    assert time.process_time() - started < 4.0
+
+
+@given(st.text(), st.text())
+def test_reprs_are_decoded_as_python_does(prompt, other):
+    line = f"prompt: {prompt!r}, params: P(a={other!r}, b=[1, {{'k': {other!r}}}]), ids: [1, 2]"
+    found, end = _pyrepr.wanted(line, 0, _pyrepr.COLON, frozenset({"prompt", "ids", "params"}))
+    assert _pyrepr.string(found["prompt"]) == prompt
+    assert _pyrepr.value(found["ids"]) == [1, 2]
+    assert end == len(line)
+
+
+@pytest.mark.parametrize(
+    "raw", ["None", "", "Mode.X", "<Mode.X: 1>", "'a' + 'b'", "f(1)", "[1, f()]", "'open", "1" * 5000]
+)
+def test_values_that_are_no_literals_are_none(raw):
+    assert _pyrepr.value(raw) is None
 
 
 # --- llama.cpp ---

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prefixlint.errors import LogRefusedError
-from prefixlint.logs import read
+from prefixlint.logs import fetch, new_index, read
 from prefixlint.logs._blocks import block_hashes
 from prefixlint.model import BlockHashes, Latency, NoPrompt, Request, Skip, Text, Usage
 
 SAMPLES = Path(__file__).parent.parent / "fixtures" / "logs" / "samples"
+TRACELAB = Path(__file__).parent.parent / "fixtures" / "traces" / "tracelab"
 DYNAMO = Path(__file__).parent.parent / "fixtures" / "logs" / "dynamo"
 
 
@@ -225,6 +226,39 @@ def test_tracelab_rounds_give_usage_without_prompts():
     assert [r.latency.total for r in found] == pytest.approx([0.84, 0.66, 0.55, 0.49], abs=1e-6)
     assert found[0].time == datetime(2025, 3, 3, 9, tzinfo=UTC).timestamp()
     assert found[2].session == "claude:s-birch"
+
+
+def test_tracelab_rounds_agree_with_the_transcripts_they_were_derived_from():
+    transcripts = [
+        *requests_of(TRACELAB / "claude__trace.json.gz"),
+        *requests_of(TRACELAB / "codex__trace.json.gz"),
+    ]
+    rounds = requests_of(TRACELAB / "derived__round_trace.jsonl.gz")
+    assert len(rounds) == 19
+    assert [r.usage for r in transcripts] == [r.usage for r in rounds]
+    assert [r.time for r in transcripts] == pytest.approx([r.time for r in rounds], abs=0.01)
+    assert [r.model for r in transcripts] == [r.model for r in rounds]
+    assert {r.format for r in transcripts} == {"claude-code", "codex"}
+
+
+def test_tracelab_rounds_written_over_several_lines_are_the_same_rounds():
+    spread = requests_of(TRACELAB / "derived__round_trace.expanded.json.gz")
+    rounds = requests_of(TRACELAB / "derived__round_trace.jsonl.gz")
+    assert [(r.id, r.time, r.usage, r.latency, r.session) for r in spread] == [
+        (r.id, r.time, r.usage, r.latency, r.session) for r in rounds
+    ]
+
+
+def test_objects_over_several_lines_are_found_again_and_damage_stays_local(tmp_path):
+    good = json.dumps({"timestamp_start_unix_ms": 5, "prompt": "a\n{\n}"}, indent=1)
+    path = tmp_path / "spread.txt"
+    path.write_text(f"# rows\n== 1 ==\n{good}\n== 2 ==\n{{\n not json\n}}\n== 3 ==\n{good}\n{{\n cut", "utf-8")
+    index = new_index()
+    found = [one for one in read([str(path)], index=index) if isinstance(one, Request)]
+    assert [(r.content, r.line) for r in found] == [(Text("a\n{\n}"), 3), (Text("a\n{\n}"), 12)]
+    again = list(fetch([str(path)], [(str(path), 12, 0)], index=index))
+    assert [(r.content, r.line) for r in again] == [(Text("a\n{\n}"), 12)]
+    index.close()
 
 
 def test_tracelab_counts_without_a_total_and_with_writes(log):

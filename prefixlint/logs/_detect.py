@@ -131,6 +131,8 @@ def knows_csv(row: dict[str, str]) -> bool:
 def may_be_plain(lines: Iterable[str]) -> bool:
     """Whether lines of text can be a list of prompts: no other format knows any, and most do not look like a log's."""
     records = [Record("", 1, "text", line, line, _NO_ENVELOPE) for line in lines if line.strip()]
+    if any(record.value == "{" for record in records):
+        return False  # objects written over several lines
     others = [item for item in formats() if item.KIND == "text" and item.NAME != PLAIN]
     if any(item.detect(record) > 0 for record in records for item in others):
         return False

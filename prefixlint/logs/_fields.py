@@ -102,6 +102,7 @@ _TOTALS = _in_units(
 )
 _TTFTS = _in_units("ttft", "time_to_first_token", "timeToFirstToken", "first_token_latency")
 _QUEUES = _in_units("queue_time", "queue")
+_GENERATIONS = _in_units("generation_time")
 _PREFILLS = _in_units("prefill_time", "prefill")
 _SESSIONS = (
     "session_id",
@@ -198,6 +199,19 @@ def _add_response(found: dict[str, Any], response: JsonObject) -> None:
         found["time"] = seconds(response.get("created_at") if created is None else created)
     if found["model"] is None:
         found["model"] = text(response.get("model"))
+    if found.get("latency") is None:
+        found["latency"] = _metrics(response.get("metrics"))
+
+
+def _metrics(metrics: Any) -> Latency | None:
+    """Read the `metrics` that vLLM adds to a response; the first token's time includes the wait in the queue."""
+    if not isinstance(metrics, dict):
+        return None
+    ttft, queue = _duration(metrics, _TTFTS), _duration(metrics, _QUEUES)
+    rest = _duration(metrics, _GENERATIONS)
+    if ttft is None and queue is None:
+        return None
+    return Latency(None if ttft is None or rest is None else ttft + rest, ttft, queue)
 
 
 def _flat_usage(around: Mapping[str, Any]) -> Usage | None:

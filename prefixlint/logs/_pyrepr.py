@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 KEYWORD = re.compile(r"(\w+)=")
-DICT_KEY = re.compile(r"'([^'\\]*)': ")
+DICT_KEY = re.compile(r"'?(\w+)'?: ")  # older versions of SGLang write keys without quotes
 COLON = re.compile(r"([A-Za-z_][A-Za-z_ ]*): ")
 
 _STRING = r"""'[^'\\]*+(?:\\.[^'\\]*+)*+'|"[^"\\]*+(?:\\.[^"\\]*+)*+\""""
 # what most values are: a string, a list of numbers, a bare word, or a dict of such
 _FLAT_DICT = r"\{(?:'[^'\\]*+': (?:[-\w.]++|'[^'\\]*+'|\[[-\d., ]*+\])(?:, )?+)*+\}"
 _SIMPLE = re.compile(rf"(?:{_STRING}|\[[-\d., ]*+\]|[-\w.]++|{_FLAT_DICT})(?=, |[)\]}}]|\.?$)", re.DOTALL)
+_MOST_COMMAS = 200_000  # a second of compiling
 _WHOLE = re.compile(_STRING, re.DOTALL)
 # the pieces of everything else; a quote that starts no complete string is a broken line
 _PIECE = re.compile(rf"{_STRING}|[\[({{]|[\])}}]|, |['\"]", re.DOTALL)
@@ -32,7 +33,7 @@ _PIECE = re.compile(rf"{_STRING}|[\[({{]|[\])}}]|, |['\"]", re.DOTALL)
 _DULL = {
     # the rank of a replica is a number that counts
     KEYWORD: re.compile(r"(?:(?!\w+_rank=)\w+=(?:None|True|False|-?\d+(?:\.\d+)?|\[\]), )++"),
-    DICT_KEY: re.compile(r"(?:'[^'\\]*': (?:None|True|False|\[\]), )++"),
+    DICT_KEY: re.compile(r"(?:'?\w+'?: (?:None|True|False|\[\]), )++"),
 }
 
 
@@ -115,6 +116,8 @@ def value(raw: str | None) -> Any:
             return orjson.loads(raw)
         except orjson.JSONDecodeError:
             pass
+    if raw.count(",") > _MOST_COMMAS:
+        return None
     try:
         return ast.literal_eval(raw)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -126,10 +129,12 @@ def string(raw: str) -> str | None:
 
     A repr differs from JSON in its quotes and in `\x..` and `\U........`; without those the JSON parser is the quicker.
     """
-    inner = raw[1:-1]
+    inner, quote = raw[1:-1], raw[0]
+    if len(raw) < 2 or raw[-1] != quote or inner.count(quote) != inner.count("\\" + quote):
+        return None
     if "\\" not in inner:
         return inner
-    if raw[0] == "'":
+    if quote == "'":
         inner = inner.replace("\\'", "'").replace('"', '\\"')
     try:
         decoded = orjson.loads(f'"{inner}"')

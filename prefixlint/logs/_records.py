@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MAX_LINE = 512 << 20
 MAX_DOCUMENT = 1 << 30
 _HEAD = 1 << 20
+_MAX_SPREAD = 100_000  # lines of one object
 _LOOKED_AT = 40
 _PICKLE_PROTOCOLS = frozenset(b"\x02\x03\x04\x05")
 _TEXT_PICKLES = (b"(dp0\n", b"(lp0\n", b"(dp1\n", b"ccopy_reg\n")
@@ -234,29 +235,59 @@ def _text(line: bytes) -> str:
 
 
 def _text_lines(path: str, stream: io.BufferedReader) -> Iterator[Raw | Skip]:
-    """Lines of text; those that are JSON objects are given as such."""
-    for item in _lines(path, stream):
+    """Lines of text; those that are JSON objects, and objects written over several lines, are given as such."""
+    lines = _lines(path, stream)
+    for item in lines:
         if isinstance(item, Skip):
             yield item
-            continue
-        number, offset, line = item
-        if line[:1] == b"{":
-            try:
-                yield Raw(number, "json", _parse.loads(line), offset, source=line.rstrip(b"\r\n"))
-            except _parse.BadJsonError:
-                pass
-            else:
-                continue
+        elif item[2].rstrip() == b"{":
+            yield from _spread_object(path, item, lines)
+        else:
+            yield _text_line(path, item)
+
+
+def _text_line(path: str, item: tuple[int, int, bytes]) -> Raw | Skip:
+    number, offset, line = item
+    if line[:1] == b"{":
         try:
-            yield Raw(number, "text", line.rstrip(b"\r\n").decode("utf-8"), offset)
-        except UnicodeDecodeError as error:
-            yield Skip(path, number, "invalid-utf8", f"not UTF-8 at byte {error.start} of the line")
+            return Raw(number, "json", _parse.loads(line), offset, source=line.rstrip(b"\r\n"))
+        except _parse.BadJsonError:
+            pass
+    try:
+        return Raw(number, "text", line.rstrip(b"\r\n").decode("utf-8"), offset)
+    except UnicodeDecodeError as error:
+        return Skip(path, number, "invalid-utf8", f"not UTF-8 at byte {error.start} of the line")
+
+
+def _spread_object(
+    path: str, first: tuple[int, int, bytes], lines: Iterator[tuple[int, int, bytes] | Skip]
+) -> Iterator[Raw | Skip]:
+    """Put an object together whose first line is `{` and whose last one is `}`; if it is none, give its lines."""
+    block = [first]
+    skip: Skip | None = None
+    for item in lines:
+        if isinstance(item, Skip):
+            skip = item
+            break
+        block.append(item)
+        if item[2].rstrip(b"\r\n") == b"}" or len(block) == _MAX_SPREAD:
+            break
+    try:
+        yield Raw(first[0], "json", _parse.loads(b"".join(line for _, _, line in block)), first[1])
+    except _parse.BadJsonError:
+        yield from (_text_line(path, item) for item in block)
+    if skip is not None:
+        yield skip
 
 
 def one(path: str, line: int, raw: BinaryIO, layout: str) -> Iterator[Raw]:
     """Give the record of one line again, from a file that stands at the start of that line."""
-    give = _text_lines if layout == "text" else _json_lines
-    for item in give(path, io.BufferedReader(io.BytesIO(raw.readline(MAX_LINE) + b"\n"))):
+    data = [raw.readline(MAX_LINE)]
+    if data[0].rstrip() == b"{":
+        while len(data) < _MAX_SPREAD and data[-1] and data[-1].rstrip(b"\r\n") != b"}":
+            data.append(raw.readline(MAX_LINE))
+    give = _text_lines if layout == "text" or len(data) > 1 else _json_lines
+    for item in give(path, io.BufferedReader(io.BytesIO(b"".join(data) + b"\n"))):
         if isinstance(item, Raw):
             yield item._replace(line=line)
 

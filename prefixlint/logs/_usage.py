@@ -78,6 +78,7 @@ _DETAIL_CACHED = ("cached_tokens", "cachedTokens", "cache_read", "cacheRead", "c
 _DETAIL_WRITTEN = (
     "created_cache_tokens",
     "cache_write_tokens",
+    "created_cache_tokens",
     "cacheWriteTokens",
     "cache_creation_tokens",
     "cache_creation",

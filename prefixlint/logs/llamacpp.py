@@ -1,7 +1,7 @@
 """llama.cpp server logs (`llama-server`), best with `--verbose`, which adds the bodies.
 
 * `srv  log_server_r: request:  {body}` and `response: {…}`: prompt, output, usage with cached tokens, timings
-* `slot update_slots: id N | task N | new prompt, … task.n_tokens = N` and `cached n_tokens = N` (older: `n_past = N`,
+* `slot update_slots: id N | task N | new prompt, … task.n_tokens = N` and `cached n_tokens = N` (older:
   `kv cache rm [N, end)`): prompt and cached tokens of a task
 * `prompt eval time = … ms / N tokens`, `total time = … ms`: latency of a task
 
@@ -34,7 +34,7 @@ KIND: RecordKind = "text"
 _BODY = re.compile(r"log_server_r: (?P<what>request|response): +(?=\S)|log_server_r: done request: ")
 _SLOT = re.compile(r"slot +(?P<verb>\w+): id +(?P<slot>-?\d+) \| task (?P<task>-?\d+) \| ")
 _PROMPT = re.compile(r"new prompt, .*?(?:task\.n_tokens|n_prompt_tokens) = (\d+)")
-_CACHED = re.compile(r"cached n_tokens = (\d+)|n_past = (\d+)|kv cache rm \[(\d+), end\)|memory_seq_rm \[(\d+), end\)")
+_CACHED = re.compile(r"cached n_tokens = (\d+)|kv cache rm \[(\d+), end\)|memory_seq_rm \[(\d+), end\)")
 _TIMING = re.compile(r"(?P<what>prompt eval|eval|total) time = +(?P<ms>[\d.]+) ms / +(?P<n>\d+) (?:tokens|runs)")
 _DONE = 64  # finished tasks that wait for their body
 

@@ -1,7 +1,8 @@
 """TraceLab rounds: usage and times of each round of Claude Code and Codex sessions, without prompts.
 
 `{"provider", "session_id", "round_id", "model", "input_tokens_total", "prefix_tokens", "newly_append_tokens",
-"output_tokens", "timing_events"}`. `prefix_tokens` came from the cache and are part of `input_tokens_total`.
+"output_tokens", "timing_events"}`. `prefix_tokens` came from the cache and are part of `input_tokens_total`. A round
+begins with the last of its inputs (tools may run side by side).
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 NAME = "tracelab"
 KIND: RecordKind = "json"
 STATELESS = True
+
+_INPUTS = ("user_message", "tool_result", "tool_output")
 
 
 def detect(record: Record) -> int:
@@ -42,7 +45,7 @@ def _read(record: Record) -> Iterable[Request | Skip] | None:
     total = _fields.count(value.get("input_tokens_total"))
     if total is None and cached is not None and appended is not None:
         total = cached + appended
-    times = _times(value.get("timing_events"))
+    begun, ended = _span(value.get("timing_events"))
     provider, project = _fields.text(value.get("provider")), _fields.text(value.get("project"))
     labels = {name: text for name, text in (("provider", provider), ("project", project)) if text}
     return [
@@ -51,21 +54,26 @@ def _read(record: Record) -> Iterable[Request | Skip] | None:
             NAME,
             NoPrompt("usage-only"),
             id=_fields.text(value.get("round_id")),
-            time=times[0] if times else None,
+            time=begun,
             usage=Usage(
                 prompt=total,
                 cached=cached,
                 written=_fields.count(value.get("claude_cache_creation_input_tokens")),
                 completion=_fields.count(value.get("output_tokens")),
             ),
-            latency=Latency(total=times[-1] - times[0]) if len(times) > 1 else None,
+            latency=None if begun is None or ended is None else Latency(total=max(ended - begun, 0.0)),
             fields=labels,
         )
     ]
 
 
-def _times(events: Any) -> list[float]:
-    if not isinstance(events, list):
-        return []
-    found = (_fields.seconds(one.get("timestamp")) for one in events if isinstance(one, dict))
-    return sorted(one for one in found if one is not None)
+def _span(events: Any) -> tuple[float | None, float | None]:
+    """Give when the last input of a round was there and when its last output was."""
+    came: list[float] = []
+    went: list[float] = []
+    for event in events if isinstance(events, list) else ():
+        at = _fields.seconds(event.get("timestamp")) if isinstance(event, dict) else None
+        if at is not None:
+            (came if event.get("event_type") in _INPUTS else went).append(at)
+    begun = max(came) if came else min(went, default=None)
+    return begun, max(went, default=None)
