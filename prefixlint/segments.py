@@ -84,7 +84,8 @@ class Store:
 
     def join(self, segments: Segments) -> Ids:
         """Give the tokens of segments one after the other; RuntimeError where one is not encoded yet."""
-        parts = [part for segment in segments for part in self._parts(segment)]
+        numbers = segments.tolist() if isinstance(segments, np.ndarray) else segments
+        parts = [part for segment in numbers for part in self._parts(segment)]
         return np.concatenate(parts) if parts else np.empty(0, np.uint32)
 
     def text_of(self, segment: int) -> str:
@@ -109,16 +110,6 @@ class Store:
             last -= 1
         text = "".join(self.text_of(s) for s in segments[first:last])
         return segments[:first], text, segments[last:]
-
-    def head(self, segments: Segments, chars: int) -> list[int]:
-        """Give the first segments of a prompt, up to a number of characters."""
-        chosen = []
-        for segment in segments:
-            chars -= len(self.text_of(segment))
-            if chars < 0:
-                break
-            chosen.append(segment)
-        return chosen
 
     def _add(self, key: str | bytes, text: str | None, start: int, length: int) -> int:
         segment = self.known[key] = len(self._texts)

@@ -295,12 +295,11 @@ def test_long_pieces_share_their_start(long_from, chars):
 
 
 def test_an_error_found_late_mends_long_pieces_too(long_from, monkeypatch):
-    honest, calls = tokenlibs.FastTokenizer.encode, []
+    honest = tokenlibs.FastTokenizer.encode
 
     def turning(self, texts):
-        calls.append(texts)
         ids, lengths = honest(self, texts)
-        return (ids ^ 1, lengths) if len(calls) > 1 else (ids, lengths)
+        return (ids ^ 1, lengths) if any("second" in text for text in texts) else (ids, lengths)
 
     monkeypatch.setattr(tokenlibs.FastTokenizer, "encode", turning)
     mine = Encoder(EVERY["byte-level"], expected_chars=tokens.FAST_FROM)
@@ -405,13 +404,39 @@ def test_a_fast_library_that_errs_is_found_out(monkeypatch):
     assert "fastokens is not used" in mine.notes[0]
 
 
+def test_long_texts_are_compared_too(monkeypatch):
+    monkeypatch.setattr(tokens, "_SAMPLE_CHARS", 50)
+    honest = tokenlibs.FastTokenizer.encode
+
+    def lying(self, texts):
+        ids, lengths = honest(self, texts)
+        return ids ^ 1, lengths
+
+    monkeypatch.setattr(tokenlibs.FastTokenizer, "encode", lying)
+    mine = Encoder(EVERY["byte-level"], expected_chars=tokens.FAST_FROM)
+    prompt = mine.add("long " * 100, special=False)
+    mine.flush()
+    assert mine.decode(mine.ids(prompt)) == "long " * 100
+    assert len(mine.notes) == 1
+
+
+def test_whole_prompts_are_compared_less_and_less(monkeypatch):
+    compared = []
+    monkeypatch.setattr(tokens, "encode_slow", lambda _, texts: compared.append(len(texts)) or (np.empty(0), []))
+    monkeypatch.setattr(tokenlibs.FastTokenizer, "encode", lambda _, texts: (np.empty(0), []))
+    mine = Encoder(EVERY["byte-level"], expected_chars=tokens.FAST_FROM)
+    for _ in range(20):
+        assert mine._agrees([f"text {i}" for i in range(64)])
+    assert compared[0] >= 32
+    assert compared[-1] <= 5
+
+
 def test_an_error_found_late_mends_what_went_before(monkeypatch):
-    honest, calls = tokenlibs.FastTokenizer.encode, []
+    honest = tokenlibs.FastTokenizer.encode
 
     def turning(self, texts):
-        calls.append(texts)
         ids, lengths = honest(self, texts)
-        return (ids ^ 1, lengths) if len(calls) > 1 else (ids, lengths)
+        return (ids ^ 1, lengths) if any("second" in text for text in texts) else (ids, lengths)
 
     monkeypatch.setattr(tokenlibs.FastTokenizer, "encode", turning)
     mine = Encoder(EVERY["byte-level"], expected_chars=tokens.FAST_FROM)
@@ -420,7 +445,8 @@ def test_an_error_found_late_mends_what_went_before(monkeypatch):
         prompts.append(mine.add(text, special=False))
         mine.flush()
     assert [mine.decode(mine.ids(p)) for p in prompts] == ["first", "second"]
-    assert len(calls) == 2
+    assert mine.notes
+    assert mine.library == "tokenizers"
 
 
 def test_a_fast_library_that_fails_is_replaced(monkeypatch):
@@ -447,13 +473,14 @@ def test_a_tokenizer_that_the_fast_library_cannot_load(monkeypatch):
     assert "cannot load" in mine.notes[0]
 
 
-def test_dependent_pieces_are_found_out_at_run_time(monkeypatch):
+@pytest.mark.parametrize("chars", [0, tokens.FAST_FROM])
+def test_dependent_pieces_are_found_out_at_run_time(monkeypatch, chars):
     """The structure is misread on purpose; the sample of the run's own text tells."""
     monkeypatch.setattr(pieces, "_looks_across", lambda _: None)
-    mine = Encoder(EVERY["metaspace first"])
+    mine = Encoder(EVERY["metaspace first"], expected_chars=chars)
     assert not mine.whole
     prompt = mine.add("Hello<|start|>world", special=False)
     mine.flush()
     assert mine.whole
+    assert any("independent" in note for note in mine.notes)
     assert mine.ids(prompt).tolist() == reference("metaspace first").encode("Hello<|start|>world").ids
-    assert len(mine.notes) == 1
