@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jinja2
 import orjson
@@ -26,11 +26,21 @@ from prefixlint.sandbox import FIXED_TIME, Environment
 if TYPE_CHECKING:
     from prefixlint.harmony import Harmony
 
-__all__ = ["FIXED_TIME", "ChatTemplate", "Route", "normalise", "renderer", "template_arguments", "why_not_exact"]
+__all__ = [
+    "FIXED_TIME",
+    "ChatTemplate",
+    "Renderer",
+    "Route",
+    "normalise",
+    "renderer",
+    "template_arguments",
+    "why_not_exact",
+]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _SOURCE_LIMIT = 2**20  # characters; the longest published chat templates are below 50,000
 _KNOWN_TOOL_LISTS = 256
+_PATIENCE = 3  # conversations on which a template may have to be stopped before it has rendered any
 _ROUTES: tuple[Route, ...] = ("vllm", "sglang")
 _RESERVED = ("messages", "tools", "chat_template", "tokenize", "add_generation_prompt", "continue_final_message")
 _REASONING = ("reasoning_content", "thinking", "reasoning")  # the order in which transformers looks
@@ -112,6 +122,48 @@ def _words(error: BaseException) -> str:
     return text if len(text) <= 500 else text[:500] + " …"
 
 
+class _Patience:
+    """A template that had to be stopped on each of its first conversations is given up; later ones cost themselves."""
+
+    def __init__(self) -> None:
+        self._left: int | None = _PATIENCE
+
+    def worked(self) -> None:
+        self._left = None
+
+    def judge(self, error: TemplateError) -> TemplateError | TemplateRefusedError:
+        if self._left is not None:
+            self._left -= 1
+        if self._left == 0:
+            return error
+        return TemplateRefusedError(error.message, slug=error.slug)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A request as its template sees it; `prefix` is text that SGLang adds behind what the template wrote."""
+
+    messages: list[JsonObject]
+    tools: list[JsonObject]
+    arguments: dict[str, Any]
+    keeps_open: bool
+    prefix: str
+
+
+class Renderer(Protocol):
+    """What turns conversations into prompts: a `ChatTemplate` or `Harmony`."""
+
+    def prompt(self, content: Messages, *, params: Mapping[str, Any], time: float | None) -> str:
+        """Give the prompt text of a request."""
+        ...
+
+    def generated(
+        self, content: Messages, output: Output, *, params: Mapping[str, Any], time: float | None, prompt: str | None
+    ) -> str | None:
+        """Give the text that the model generated, or None where it cannot be known."""
+        ...
+
+
 @dataclass(frozen=True)
 class ChatTemplate:
     """The chat templates of one model, compiled once.
@@ -123,6 +175,7 @@ class ChatTemplate:
     templates: Mapping[str, _Compiled]
     special_tokens: Mapping[str, str] = field(default_factory=dict)
     _tools: OrderedDict[bytes, list[JsonObject]] = field(default_factory=OrderedDict, repr=False, compare=False)
+    _patience: _Patience = field(default_factory=_Patience, repr=False, compare=False)
     _each_tool: dict[bytes, JsonObject] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -168,7 +221,8 @@ class ChatTemplate:
         """Render messages as `apply_chat_template` does; `params` are the template's arguments.
 
         `time` (seconds since the epoch, UTC) is what `strftime_now` gives; None is `FIXED_TIME`.
-        Raises TemplateRefusedError where the template fails on these messages, TemplateError where it must be stopped.
+        Raises TemplateRefusedError where the template fails on these messages or must be stopped on them, TemplateError
+        where it had to be stopped on each of the first conversations.
         """
         if not messages:
             raise TemplateRefusedError("the conversation is empty", slug="template-refused")
@@ -187,7 +241,12 @@ class ChatTemplate:
             "tools": list(tools) or None,
             "add_generation_prompt": add_generation_prompt and not continue_final_message,
         }
-        text = self._for(tools).render(variables, time)
+        compiled = self._for(tools)
+        try:
+            text = compiled.render(variables, time)
+        except TemplateError as error:
+            raise self._patience.judge(error) from error
+        self._patience.worked()
         return text if final is None else _cut_at_tag(text)
 
     def prompt(
@@ -199,11 +258,61 @@ class ChatTemplate:
         route: Route = "vllm",
     ) -> str:
         """Give the prompt text of a logged request; `params` are those of `Request`."""
-        return self._prompt(content, params, time, route)[0]
+        request = self._prepare(content, params, route)
+        generation = params.get("add_generation_prompt", True) is not False
+        return self._rendered(request, time, route, generation=generation) + request.prefix
 
-    def _prompt(
-        self, content: Messages, params: Mapping[str, Any], time: float | None, route: Route
-    ) -> tuple[str, list[JsonObject], list[JsonObject]]:
+    def generated(
+        self,
+        content: Messages,
+        output: Output,
+        *,
+        params: Mapping[str, Any] = _NOTHING,
+        time: float | None = None,
+        prompt: str | None = None,
+        route: Route = "vllm",
+    ) -> str | None:
+        """Give the text that the model generated for this output, as far as the template tells; None where it does not.
+
+        The answer is appended to the conversation and rendered; what follows the prompt, up to where the template ends
+        the turn, is what was generated. The token that ends the turn is left out: it was sampled, but nothing was
+        computed for it. Tool calls are as the template writes them, which the model may have written differently.
+        `prompt` is what `prompt()` gave for the request, where the caller has it.
+        """
+        if output.text is None and output.reasoning is None and not output.tool_calls:
+            return None
+        try:
+            if prompt is None:
+                prompt = self.prompt(content, params=params, time=time, route=route)
+            request = self._prepare(content, params, route)
+            text = self._until_end(request, output, time, route)
+        except (TemplateRefusedError, TemplateError):
+            return None
+        if text is None or not text.startswith(prompt):
+            return None
+        suffix = text[len(prompt) :]
+        complete = all(part.strip() in suffix for part in (output.text, output.reasoning) if part)
+        named = all(str(call.get("function", {}).get("name", "")) in suffix for call in output.tool_calls)
+        return suffix if complete and named else None
+
+    def _until_end(self, request: _Prepared, output: Output, time: float | None, route: Route) -> str | None:
+        """Render the conversation up to the end of the answer; None where it is unclear what ends the turn."""
+
+        def continued(answer: JsonObject) -> str:
+            turn = normalise([answer], route=route, content=self._for(request.tools).formats[route])
+            last = replace(request, messages=[*request.messages, *turn], keeps_open=False)
+            return self._rendered(last, time, route, generation=False)
+
+        answer = _answer(output)
+        if not output.tool_calls:
+            text, found, _ = continued({**answer, "content": answer["content"] + _END}).rpartition(_END)
+            return text if found else None
+        # calls stand behind the content; what ends the turn is seen in an answer without calls
+        _, found, end = continued({"role": "assistant", "content": _END}).rpartition(_END)
+        whole = continued(answer)
+        return whole.removesuffix(end) if found and whole.endswith(end) else None
+
+    def _prepare(self, content: Messages, params: Mapping[str, Any], route: Route) -> _Prepared:
         tools = self._known_tools(content.tools, route, params.get("tool_choice")) if content.tools else []
         compiled = self._for(tools)
         messages = normalise(
@@ -213,67 +322,31 @@ class ChatTemplate:
             knows_developer=compiled.knows_developer,
         )
         keeps_open = bool(params.get("continue_final_message"))
-        generation = params.get("add_generation_prompt", True) is not False
         prefix = ""
         if route == "sglang" and messages and messages[-1].get("role") == "assistant":
             messages, prefix = _sglang_last(messages, keeps_open=keeps_open)
             keeps_open = False
-        arguments = template_arguments(params, route=route)
+        return _Prepared(messages, tools, template_arguments(params, route=route), keeps_open, prefix)
+
+    def _rendered(self, request: _Prepared, time: float | None, route: Route, *, generation: bool) -> str:
+        tools: Sequence[JsonObject] = request.tools
         try:
-            text = self.render(
-                messages,
-                tools,
-                params=arguments,
-                time=time,
-                add_generation_prompt=generation,
-                continue_final_message=keeps_open,
-            )
+            return self._render(request, tools, time, generation=generation)
         except TemplateRefusedError:
             if route != "sglang" or not tools:
                 raise
-            tools = [tool["function"] for tool in tools]
-            text = self.render(messages, tools, params=arguments, time=time, add_generation_prompt=generation)
-        return text + prefix, messages, tools
+        # SGLang tries once more, with tools as some templates want them
+        return self._render(request, [tool["function"] for tool in tools], time, generation=generation)
 
-    def generated(
-        self,
-        content: Messages,
-        output: Output,
-        *,
-        params: Mapping[str, Any] = _NOTHING,
-        time: float | None = None,
-        route: Route = "vllm",
-    ) -> str | None:
-        """Give the text that the model generated for this output, as far as the template tells; None where it does not.
-
-        The answer is appended to the conversation and rendered; what follows the prompt, up to where the template ends
-        the turn, is what was generated. The token that ends the turn is left out: it was sampled, but nothing was
-        computed for it. Tool calls are as the template writes them, which the model may have written differently.
-        """
-        if output.text is None and output.reasoning is None and not output.tool_calls:
-            return None
-        try:
-            prompt, messages, tools = self._prompt(content, params, time, route)
-            compiled = self._for(tools)
-            whole, marked = (
-                self.render(
-                    [*messages, *normalise([turn], route=route, content=compiled.formats[route])],
-                    tools,
-                    params=template_arguments(params, route=route),
-                    time=time,
-                    add_generation_prompt=False,
-                )
-                for turn in (_answer(output), {"role": "assistant", "content": _END})
-            )
-        except (TemplateRefusedError, TemplateError):
-            return None
-        _, found, end = marked.rpartition(_END)
-        if not found or not whole.startswith(prompt) or not whole.endswith(end):
-            return None
-        suffix = whole[len(prompt) : len(whole) - len(end)]
-        complete = all(part.strip() in suffix for part in (output.text, output.reasoning) if part)
-        named = all(str(call.get("function", {}).get("name", "")) in suffix for call in output.tool_calls)
-        return suffix if complete and named else None
+    def _render(self, request: _Prepared, tools: Sequence[JsonObject], time: float | None, *, generation: bool) -> str:
+        return self.render(
+            request.messages,
+            tools,
+            params=request.arguments,
+            time=time,
+            add_generation_prompt=generation,
+            continue_final_message=request.keeps_open,
+        )
 
     def _known_tools(self, tools: Sequence[JsonObject], route: Route, choice: Any) -> list[JsonObject]:
         """Give the normalised tools; equal ones give the same objects, whose JSON is then written once."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prefixlint.chat import why_not_exact
 from prefixlint.errors import ModelError, UsageError
 from prefixlint.model import Messages, Request, Text
 from prefixlint.modelfiles import ModelFiles
@@ -74,7 +75,7 @@ def _check_model(
         exact, against = "proven", "server"
     elif compared and equal == compared:
         exact, against = "proven", "usage"
-    elif files.stand_in or compared or files.renderer not in ("jinja", "harmony"):
+    elif compared or why_not_exact(files) is not None:
         exact, against = "no", "usage" if compared else None
     else:
         exact, against = "assumed", None

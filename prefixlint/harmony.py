@@ -64,10 +64,16 @@ class Harmony:
         return self._with_legacy_headers(ids)
 
     def generated(
-        self, content: Messages, output: Output, *, params: Mapping[str, Any] = _NOTHING, time: float | None = None
+        self,
+        content: Messages,
+        output: Output,
+        *,
+        params: Mapping[str, Any] = _NOTHING,
+        time: float | None = None,
+        prompt: str | None = None,
     ) -> str | None:
         """Give the text that the model generated; None for tool calls, whose headers models write in two ways."""
-        del content, params, time  # what is generated begins after the prompt, whatever that was
+        del content, params, time, prompt  # what is generated begins after the prompt, whatever that was
         if output.tool_calls or output.text is None:
             return None
         thought = (

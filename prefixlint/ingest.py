@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from prefixlint.chat import ChatTemplate
+from prefixlint.chat import Renderer
 from prefixlint.errors import TemplateRefusedError
 from prefixlint.families import Grouper, plain_text
 from prefixlint.model import (
@@ -82,7 +82,7 @@ class Ingest:
     """The settings of one pass. `by` names the fields that requests are grouped by; `keep_ids` keeps request ids."""
 
     encoder: Encoder
-    template: ChatTemplate | None
+    template: Renderer | None
     by: Sequence[str] = ()
     keep_ids: bool = False
     server_tokens: ServerTokens | None = None
@@ -147,16 +147,16 @@ class Ingest:
         segments = self.encoder.add(prompt, special=False)
         output = self._output_ids(request.output)
         if not output and request.output is not None:
-            text = self._generated(request, content, request.output)
+            text = self._generated(request, content, request.output, prompt)
             output = self.encoder.add(text, special=False) if text else ()
         table.set_tokens(segments, output)
 
-    def _generated(self, request: Request, content: Messages, output: Output) -> str | None:
+    def _generated(self, request: Request, content: Messages, output: Output, prompt: str) -> str | None:
         """Give what the model wrote; plain text needs no template to tell."""
         if output.text and not output.reasoning and not output.tool_calls:
             return output.text
         assert self.template is not None
-        return self.template.generated(content, output, params=request.params, time=request.time)
+        return self.template.generated(content, output, params=request.params, time=request.time, prompt=prompt)
 
     def _output_ids(self, output: Output | None) -> Sequence[int]:
         if output is None or not output.ids:

@@ -9,7 +9,7 @@ from typing import BinaryIO
 import numpy as np
 
 from prefixlint import counting, engines, logs, simulate, summary
-from prefixlint.chat import ChatTemplate
+from prefixlint.chat import renderer
 from prefixlint.engines import Engine
 from prefixlint.errors import LogRefusedError, UsageError
 from prefixlint.ingest import Ingest, Ingested
@@ -112,8 +112,8 @@ class _Log:
 
 
 def _read(log: _Log, options: Options, files: ModelFiles, watch: Watch) -> _Run:
-    encoder = Encoder(files.tokenizer)
-    template = ChatTemplate.compile(files) if files.renderer != "none" else None
+    encoder = Encoder(files.tokenizer, bos=files.raw_start())
+    template = renderer(files) if files.templates or files.renderer == "harmony" else None
     server = counting.server_tokens(options.tokens_from) if options.tokens_from else None
     ingest = Ingest(encoder, template, by=options.by, keep_ids=watch.on_request is not None, server_tokens=server)
     read = ingest.run(_selected(log.read(watch.on_bytes), options))

@@ -439,7 +439,7 @@ def test_limits_hold_outside_the_main_thread(monkeypatch):
     def run():
         try:
             ChatTemplate.compile(HOSTILE["loops"]).render([USER])
-        except TemplateError as error:
+        except TemplateRefusedError as error:
             caught.append(error)
 
     thread = threading.Thread(target=run)
@@ -447,6 +447,25 @@ def test_limits_hold_outside_the_main_thread(monkeypatch):
     thread.join(20)
     assert caught
     assert "too much work" in caught[0].message
+
+
+def test_a_template_is_given_up_only_if_it_never_works(monkeypatch):
+    monkeypatch.setattr(jinja_limits, "BUDGET", jinja_limits.BUDGET // 64)
+    template = ChatTemplate.compile("{% for i in range(99999) %}{% for m in messages %}{% endfor %}{% endfor %}{# 1 #}")
+    for _ in range(2):
+        with pytest.raises(TemplateRefusedError) as caught:
+            template.render([USER] * 9)
+        assert caught.value.slug == "template-stopped"
+    with pytest.raises(TemplateError):
+        template.render([USER] * 9)
+    good = ChatTemplate.compile(
+        "{% for i in range(messages[0].n) %}{% for j in range(99999) %}{% endfor %}{% endfor %}ok"
+    )
+    assert good.render([{"n": 0}]) == "ok"
+    for _ in range(5):
+        with pytest.raises(TemplateRefusedError):
+            good.render([{"n": 99999}])
+    assert good.render([{"n": 0}]) == "ok"
 
 
 def test_a_large_conversation_fits_the_limits():
