@@ -67,6 +67,7 @@ class Format(Protocol):
     Optional attributes:
     `unpack(value)` gives the values inside a container, or None when the value is not such a container.
     `BODY = True`: the format is a dialect of request bodies, and `_detect.guess_body` may use it inside other formats.
+    `WHOLE = True`: the format looks at `record.value` only, so that no envelope needs to be undone for its records.
     `STATELESS = True`: each record is read on its own, so that one request can be read again alone.
     """
 

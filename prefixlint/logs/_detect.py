@@ -151,6 +151,7 @@ class Dispatcher:
         self._memo: dict[Any, Format] = {}
         self._last: Format | None = None
         self._refused: dict[Any, int] = {}
+        self._wholes: dict[tuple[str, ...], Format] = {}
         self._text: Format | None = None
         self._numbered = layout in ("document", "parquet")
         self._shift = 0
@@ -191,6 +192,9 @@ class Dispatcher:
 
     def _object(self, raw: Raw, value: Any) -> Iterable[Request | Skip]:
         line = raw.line + self._shift
+        taken = self._whole(line, value)
+        if taken is not None:
+            return taken
         record = self._record(line, value)
         signature = _signature(record)
         taken = self._offer(record, signature) if signature in self._memo else None
@@ -208,6 +212,13 @@ class Dispatcher:
             return self._line(raw._replace(kind="text", value=raw.source.decode("utf-8", "replace")))
         return (self._unknown(record),)
 
+    def _whole(self, line: int, value: Any, part: int = 0) -> Iterable[Request | Skip] | None:
+        """Offer a record to the format that read the last one with these keys, if that needs no envelope undone."""
+        known = self._wholes.get(tuple(value)) if type(value) is dict else None
+        if known is None:
+            return None
+        return self._reader(known).feed(Record(self._path, line, "json", value, value, _NO_ENVELOPE, part))
+
     def _unpack(self, value: Any) -> list[Any] | None:
         for item in self._candidates():
             unpack: Callable[[Any], Iterable[Any] | None] | None = getattr(item, "unpack", None)
@@ -219,9 +230,13 @@ class Dispatcher:
     def _contained(self, line: int, values: list[Any]) -> Iterator[Request | Skip]:
         """Offer what a container holds: numbered on in a document, as parts of the line elsewhere."""
         for position, value in enumerate(values):
-            record = self._record(line + position, value) if self._numbered else self._record(line, value, position)
-            taken = self._offer(record, _signature(record))
-            yield from (self._unknown(record),) if taken is None else taken
+            at, part = (line + position, 0) if self._numbered else (line, position)
+            taken = self._whole(at, value, part)
+            if taken is None:
+                record = self._record(at, value, part)
+                taken = self._offer(record, _signature(record))
+                taken = (self._unknown(record),) if taken is None else taken
+            yield from taken
         if self._numbered:
             self._shift += max(len(values) - 1, 0)
 
@@ -243,6 +258,8 @@ class Dispatcher:
             if taken is not None:
                 if len(self._memo) < _MEMO:
                     self._memo[signature] = item
+                    if getattr(item, "WHOLE", False) and type(record.value) is dict:
+                        self._wholes[tuple(record.value)] = item
                 self.used[item.NAME] = item
                 self._last = item
                 return taken

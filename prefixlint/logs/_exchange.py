@@ -6,7 +6,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from prefixlint.logs import Record
@@ -38,10 +38,18 @@ def exchange(
     found = guess_body(record, body, name=name, envelope=envelope) if body else []
     if not found and absent is not None:
         response = as_response(answer) or table(answer)
-        bare = Request(record.path, record.line, NoPrompt(absent), name, part=record.part, body={})
-        found = [
-            replace(bare, usage=_reported(response), output=output_of(response), model=text(response.get("model")))
-        ]
+        bare = Request(
+            record.path,
+            record.line,
+            NoPrompt(absent),
+            name,
+            part=record.part,
+            model=text(response.get("model")),
+            usage=_reported(response),
+            output=output_of(response),
+            body={},
+        )
+        found = [bare]
     for request in found:
         yield _with(request, known)
 
@@ -52,16 +60,33 @@ def _reported(response: JsonObject) -> Usage | None:
 
 
 def _with(request: Request, known: Mapping[str, Any]) -> Request:
-    changes = {name: value for name, value in known.items() if value is not None and value != ()}
-    if "fields" in changes:
-        changes["fields"] = {**request.fields, **changes["fields"]}
-    if "namespace" in changes:
-        changes["namespace"] = (*request.namespace, *changes["namespace"])
-    if "usage" in changes:
-        changes["usage"] = merged_usage(request.usage, changes["usage"])
-    if "latency" in changes:
-        changes["latency"] = _merged_latency(request.latency, changes["latency"])
-    return replace(request, **changes)
+    """Give the request with what the envelope knows (written out: `replace` costs as much as reading a body)."""
+    know = known.get
+    fields, usage, latency = know("fields"), know("usage"), know("latency")
+    return Request(
+        request.path,
+        request.line,
+        request.content,
+        request.format,
+        request.part,
+        _first(know("id"), request.id),
+        _first(know("time"), request.time),
+        _first(know("model"), request.model),
+        _first(know("params"), request.params),
+        _first(know("output"), request.output),
+        (*request.namespace, *know("namespace", ())),
+        _first(know("session"), request.session),
+        _first(know("user"), request.user),
+        _first(know("replica"), request.replica),
+        request.usage if usage is None else merged_usage(request.usage, usage),
+        request.latency if latency is None else _merged_latency(request.latency, latency),
+        {**request.fields, **fields} if fields else request.fields,
+        request.body,
+    )
+
+
+def _first(one: Any, other: Any) -> Any:
+    return other if one is None else one
 
 
 def merged_usage(inner: Usage | None, outer: Usage) -> Usage:
@@ -106,9 +131,14 @@ def labels(values: Mapping[Any, Any]) -> dict[str, str]:
             shown = str(value)
         else:
             continue
-        if len(shown) <= _LONGEST_LABEL and not _LOOKS_SECRET.match(shown) and not _SECRET.search(str(name)):
+        if len(shown) <= _LONGEST_LABEL and not _LOOKS_SECRET.match(shown) and not _named_secret(str(name)):
             found[str(name)] = shown
     return found
+
+
+@lru_cache(4096)
+def _named_secret(name: str) -> bool:
+    return _SECRET.search(name) is not None
 
 
 def plain_text(held: Any, encoding: Any) -> Any:

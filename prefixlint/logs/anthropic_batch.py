@@ -18,6 +18,7 @@ from prefixlint.model import Request, Skip
 
 NAME = "anthropic-batch"
 KIND = "json"
+WHOLE = True
 STATELESS = True
 
 

@@ -24,6 +24,7 @@ from prefixlint.model import JsonObject, Latency, Request, Skip, Usage
 
 NAME = "bedrock-invocation"
 KIND = "json"
+WHOLE = True
 STATELESS = True
 
 _NOT_PROMPTS = ("embed", "rerank", "image", "canvas", "reel", "stable-diffusion", "sonic")
@@ -118,10 +119,10 @@ def _usage(given: JsonObject, made: JsonObject) -> Usage | None:
 
 
 def _latency(answer: Any) -> Latency | None:
-    """Give the times: `invocationMetrics` in the last chunk of an InvokeModel stream, else Converse's metrics (ms)."""
-    for chunk in reversed(list(rows(answer))):
-        metrics = chunk.get("amazon-bedrock-invocationMetrics")
+    """Give the times in the last chunk of an InvokeModel stream (ms); those of Converse are read with its answer."""
+    for chunk in reversed(answer if isinstance(answer, list) else []):
+        metrics = chunk.get("amazon-bedrock-invocationMetrics") if isinstance(chunk, dict) else None
         if isinstance(metrics, dict):
             total, first = number(metrics.get("invocationLatency")), number(metrics.get("firstByteLatency"))
             return Latency(total and total / 1000, first and first / 1000)
-    return converse.latency(answer)
+    return None

@@ -21,6 +21,7 @@ from prefixlint.model import JsonObject, Latency, Messages, Request, Skip
 
 NAME = "claude-code"
 KIND = "json"
+WHOLE = True
 
 _KINDS = frozenset(
     "user assistant system summary file-history-snapshot mode progress attachment queue-operation last-prompt "  # noqa: SIM905  # a list of words
@@ -51,6 +52,7 @@ class _Conversation:
         self.starts: list[int] = []
         self.assistants: list[int] = []  # the positions of the model's steps, in order
         self.time: float | None = None  # when the last step that was no answer came
+        self.call: _Call | None = None  # whose lines are still coming
 
     def rewind(self, position: int) -> None:
         """Forget the steps after `position`; what was given out keeps its own list."""
@@ -69,7 +71,8 @@ class _Conversation:
 class _Call:
     """An API call whose lines are still coming."""
 
-    def __init__(self, record: Record, value: JsonObject, conversation: _Conversation) -> None:
+    def __init__(self, identity: str, record: Record, value: JsonObject, conversation: _Conversation) -> None:
+        self.identity = identity
         self.record = record
         self.first = value
         self.conversation = conversation
@@ -126,6 +129,7 @@ class _Reader:
         self._places: dict[str, tuple[_Conversation, int]] = {}
         self._open: dict[str, _Call] = {}
         self._given: set[str] = set()
+        self._session: Any = None
 
     def feed(self, record: Record) -> list[Request | Skip] | None:
         value = record.value
@@ -134,6 +138,12 @@ class _Reader:
         uuid = text(value.get("uuid"))
         if uuid is None:
             return []
+        if value.get("sessionId") != self._session:  # transcripts put together: the one before has ended
+            self._session = value.get("sessionId")
+            return [*self.finish(), *self._line(record, uuid, value)]
+        return self._line(record, uuid, value)
+
+    def _line(self, record: Record, uuid: str, value: JsonObject) -> list[Request | Skip]:
         conversation, position = self._before(text(value.get("parentUuid")))
         message = value.get("message")
         kind = value["type"]
@@ -167,7 +177,7 @@ class _Reader:
                 self._places[uuid] = (conversation, position)
                 return list(ended)
             conversation.rewind(position)
-            call = self._open[identity] = _Call(record, value, conversation)
+            call = self._open[identity] = conversation.call = _Call(identity, record, value, conversation)
             call.position = conversation.step([])
             conversation.assistants.append(call.position)
         call.add(value)
@@ -176,17 +186,16 @@ class _Reader:
 
     def _close(self, conversation: _Conversation) -> list[Request]:
         """Give the call that a conversation was waiting for, as its next step has come."""
-        ended = [(identity, call) for identity, call in self._open.items() if call.conversation is conversation]
-        for identity, call in ended:
-            del self._open[identity]
-            self._given.add(identity)
-            conversation.messages.extend(call.answer())
-        return [call.request() for _, call in ended]
+        call, conversation.call = conversation.call, None
+        if call is None:
+            return []
+        del self._open[call.identity]
+        self._given.add(call.identity)
+        conversation.messages.extend(call.answer())
+        return [call.request()]
 
     def finish(self) -> list[Request | Skip]:
-        left = [call.request() for call in self._open.values()]
-        self._open.clear()
-        return list(left)
+        return [request for call in list(self._open.values()) for request in self._close(call.conversation)]
 
 
 def reader() -> Reader:

@@ -21,6 +21,7 @@ from prefixlint.model import JsonObject, Latency, Messages, Request, Skip, Usage
 
 NAME = "codex"
 KIND = "json"
+WHOLE = True
 
 _KINDS = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call", "web_search_call", "tool_search_call")

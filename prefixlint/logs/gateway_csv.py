@@ -7,7 +7,7 @@ are found by their usual names. The remaining short columns become labels, excep
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from prefixlint.logs import Reader, Record
@@ -71,17 +71,21 @@ def reader() -> Reader:
     return _Reader()
 
 
-def _bodies(row: Mapping[str, Any]) -> list[Any]:
+def _bodies(row: Mapping[str, Any]) -> Iterator[Any]:
     """Give the cells that may be the body, the most telling columns first."""
     likely = [name for name in (*_REQUEST, *_OTHERS) if name in row]
     others = [name for name in row if name not in likely and name not in _RESPONSE]
-    cells = [decoded(row[name]) for name in (*likely, *others)]
-    return [{"messages": cell} if isinstance(cell, list) else cell for cell in cells if isinstance(cell, dict | list)]
+    for name in (*likely, *others):
+        cell = decoded(row[name])
+        if isinstance(cell, dict):
+            yield cell
+        elif isinstance(cell, list):
+            yield {"messages": cell}
 
 
 def _known(row: Mapping[str, Any]) -> JsonObject:
     total, first = number(pick(row, *_TOTAL)), number(pick(row, *_FIRST))
-    counters = {name: cell for name, cell in row.items() if count(cell) is not None}
+    counters = {name: cell for name, cell in row.items() if "token" in name and count(cell) is not None}
     return {
         "id": text(pick(row, *_ID)),
         "time": seconds(pick(row, *_TIME)),
@@ -90,5 +94,5 @@ def _known(row: Mapping[str, Any]) -> JsonObject:
         "user": text(pick(row, *_USER)),
         "latency": Latency(None if total is None else total / 1000, None if first is None else first / 1000),
         "usage": usage_of(counters) if counters else None,
-        "fields": labels({name: cell for name, cell in row.items() if cell and not _is_json(cell)}),
+        "fields": labels({name: cell for name, cell in row.items() if cell[:1] not in ("{", "[")}),
     }

@@ -13,11 +13,11 @@ Read as well: Vertex AI's request-response logging (`full_request`, `full_respon
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from prefixlint.logs import Reader, Record
-from prefixlint.logs._fields import build, call_of, plain_text, seconds, text, time_of, usage_of
+from prefixlint.logs._fields import build, call_of, plain_text, seconds, text, usage_of
 from prefixlint.logs._values import compact, decoded, pick, rows, table
 from prefixlint.model import JsonObject, Messages, NoPrompt, Output, Request, Skip, Usage
 
@@ -87,16 +87,20 @@ class _Reader:
             body = _full_request(record.value)
         if not is_body(body) and not _answered(record):
             return None
-        around = record.envelope or (record.value if isinstance(record.value, dict) else {})
+        around: Mapping[str, Any] = record.envelope
+        if not around and record.value is not body and isinstance(record.value, dict):
+            around = record.value
         known: JsonObject = {
             "id": text(pick(around, "key")) or _of(answer, "responseId", "response_id"),
-            "time": time_of(around) or seconds(pick(around, "logging_time", "loggingTime", "processed_time")),
+            "time": seconds(pick(around, "logging_time", "loggingTime", "processed_time")) if around else None,
             "model": text(pick(around, "model")) or _of(answer, "modelVersion", "model_version"),
             "usage": usage(answer),
             "output": output(answer),
         }
         if not is_body(body):
             return [build(record, NAME, NoPrompt("no-body"), body={}, envelope=around, **known)]
+        if "config" in body:
+            body = {**table(body["config"]), **body}
         labelled = table(body.get("labels"))
         known |= {"params": params(body), "namespace": _namespace(body), "user": text(labelled.get("user"))}
         return [build(record, NAME, content(body), body=body, envelope=around, **known)]
@@ -115,23 +119,22 @@ def _of(answer: Any, *names: str) -> str | None:
 
 
 def _namespace(body: JsonObject) -> tuple[str, ...] | None:
-    cached = text(pick({**table(body.get("config")), **body}, "cachedContent", "cached_content"))
+    cached = text(pick(body, "cachedContent", "cached_content"))
     return (f"cached_content={cached}",) if cached else None
 
 
 def content(body: JsonObject) -> Messages:
     """Give the conversation of a body in the OpenAI form; what has a wrong type is left out."""
-    settings = {**table(body.get("config")), **body}
     messages: list[JsonObject] = []
-    system = pick(settings, "systemInstruction", "system_instruction")
+    system = pick(body, "systemInstruction", "system_instruction")
     if system is not None:
         lines = [part["text"] for part in _parts(system) if isinstance(part.get("text"), str)]
         messages.append({"role": "system", "content": _joined(lines)})
     calls = _Calls()
     for turn in _turns(body.get("contents")):
         messages.extend(_messages(turn, calls))
-    cached = text(pick(settings, "cachedContent", "cached_content"))
-    return Messages(messages, list(_tools(settings.get("tools"))), missing="cached-content" if cached else None)
+    cached = text(pick(body, "cachedContent", "cached_content"))
+    return Messages(messages, list(_tools(body.get("tools"))), missing="cached-content" if cached else None)
 
 
 def _turns(contents: Any) -> Iterator[JsonObject]:
@@ -185,7 +188,9 @@ def _messages(turn: JsonObject, calls: _Calls) -> Iterator[JsonObject]:
     thoughts: list[str] = []
     called: list[JsonObject] = []
     for part in _parts(turn):
-        if isinstance(call := pick(part, "functionCall", "function_call"), dict):
+        if len(part) == 1 and isinstance(plain := part.get("text"), str):
+            said.append({"type": "text", "text": plain})
+        elif isinstance(call := pick(part, "functionCall", "function_call"), dict):
             called.append(call_of(calls.made(call), text(call.get("name")) or "", call.get("args")))
         elif isinstance(answer := pick(part, "functionResponse", "function_response"), dict):
             result = {"role": "tool", "content": compact(answer.get("response")), "name": text(answer.get("name"))}
@@ -251,10 +256,9 @@ def _tools(tools: Any) -> Iterator[JsonObject]:
 
 def params(body: JsonObject) -> JsonObject:
     """Give the settings that change what a cache can match, under the OpenAI names."""
-    settings = {**table(body.get("config")), **body}
-    generation = {**settings, **table(pick(settings, "generationConfig", "generation_config"))}
+    generation = {**body, **table(pick(body, "generationConfig", "generation_config"))}
     chosen = {
-        "tool_choice": pick(settings, "toolConfig", "tool_config"),
+        "tool_choice": pick(body, "toolConfig", "tool_config"),
         "response_format": pick(generation, "responseSchema", "response_schema", "responseJsonSchema"),
         "thinking": pick(generation, "thinkingConfig", "thinking_config"),
     }

@@ -21,6 +21,7 @@ from prefixlint.model import JsonObject, Latency, Request, Skip
 
 NAME = "har"
 KIND = "json"
+WHOLE = True
 STATELESS = True
 
 # /v1beta/models/NAME:generateContent, /model/NAME/converse, /deployments/NAME/chat/completions

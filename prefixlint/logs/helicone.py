@@ -19,6 +19,7 @@ from prefixlint.model import JsonObject, Latency, Request, Skip, Usage
 
 NAME = "helicone"
 KIND = "json"
+WHOLE = True
 STATELESS = True
 
 

@@ -22,6 +22,7 @@ from prefixlint.model import JsonObject, Latency, Output, Request, Skip, Usage
 
 NAME = "langfuse"
 KIND = "json"
+WHOLE = True
 STATELESS = True
 
 _TYPES = frozenset(

@@ -21,6 +21,7 @@ from prefixlint.model import JsonObject, Latency, Output, Request, Skip, Usage
 
 NAME = "langsmith"
 KIND = "json"
+WHOLE = True
 STATELESS = True
 
 _THREAD = ("thread_id", "session_id", "conversation_id")  # LangSmith's own order for grouping threads

@@ -20,6 +20,7 @@ from prefixlint.model import JsonObject, Latency, Request, Skip
 
 NAME = "litellm"
 KIND = "json"
+WHOLE = True
 STATELESS = True
 
 _MARKS = ("hidden_params", "model_parameters", "hiddenParams", "modelParameters", "standard_logging_object")

@@ -23,6 +23,7 @@ from prefixlint.model import JsonObject, Latency, Request, Skip, Usage
 
 NAME = "litellm-spend"
 KIND = "json"
+WHOLE = True
 STATELESS = True
 
 

@@ -22,6 +22,7 @@ from prefixlint.model import Content, JsonObject, Messages, NoPrompt, Output, Re
 
 NAME = "openinference"
 KIND = "json"
+WHOLE = True
 STATELESS = True
 
 unpack = otlp.unpack
@@ -105,7 +106,7 @@ def _content(record: Record, attributes: JsonObject, settings: JsonObject) -> Co
         return Messages(messages, tools)
     if logged is not None:
         return logged
-    prompts = [text(table(entry.get("prompt")).get("text")) for entry in rows(_branch(attributes, "llm.prompts"))]
+    prompts = [text(_under(entry, "prompt").get("text")) for entry in rows(_branch(attributes, "llm.prompts"))]
     if prompts and prompts[0] is not None:
         return Text(prompts[0])
     return NoPrompt("openinference-hidden-inputs")
@@ -123,26 +124,33 @@ def _logged(record: Record, attributes: JsonObject) -> Content | None:
 def _branch(attributes: JsonObject, name: str) -> Any:
     """Give a list that was flattened into dotted keys, or that stands under its name (as in data frames)."""
     if name in attributes:
-        return otlp.nest({"held": decoded(attributes[name])}, "").get("held")
+        return decoded(attributes[name])
     return otlp.nest(attributes, name + ".")
+
+
+def _under(entry: JsonObject, name: str) -> JsonObject:
+    """Give what stands under a name: an object, or the entries whose dotted keys begin with it."""
+    held = entry.get(name)
+    if isinstance(held, dict):
+        return held
+    prefix = name + "."
+    start = len(prefix)
+    return {key[start:]: value for key, value in entry.items() if key.startswith(prefix)}
 
 
 def _tools(attributes: JsonObject, settings: JsonObject) -> list[JsonObject]:
     found = []
     for entry in rows(_branch(attributes, "llm.tools")):
-        tool = entry.get("tool")
-        schema = table(tool.get("json_schema")) if isinstance(tool, dict) else {}
+        schema = table(_under(entry, "tool").get("json_schema"))
         if schema:
             found.append(tool_of(schema))
     return found or openai_tools(settings)
 
 
 def _message(entry: JsonObject) -> JsonObject | None:
-    held = entry.get("message")
-    if not isinstance(held, dict):
-        return None
+    held = _under(entry, "message")
     content = held.get("content")
-    if content == _HIDDEN:
+    if not held or content == _HIDDEN:
         return None
     parts = [piece for part in rows(held.get("contents")) if (piece := _piece(part)) is not None]
     message: JsonObject = {"role": text(held.get("role")) or "user", "content": content}
@@ -157,19 +165,16 @@ def _message(entry: JsonObject) -> JsonObject | None:
 
 
 def _piece(part: JsonObject) -> JsonObject | None:
-    held = part.get("message_content")
-    if not isinstance(held, dict):
-        return None
+    held = _under(part, "message_content")
     if isinstance(plain := held.get("text"), str):
         return {"type": "text", "text": plain}
-    image = table(table(held.get("image")).get("image"))
+    image = _under(_under(held, "image"), "image")
     return {"type": "image_url", "image_url": {"url": str(image.get("url"))}} if image else None
 
 
 def _call(entry: JsonObject) -> JsonObject:
-    call = entry.get("tool_call")
-    call = call if isinstance(call, dict) else {}
-    function = table(call.get("function"))
+    call = _under(entry, "tool_call")
+    function = _under(call, "function")
     return call_of(text(call.get("id")), text(function.get("name")) or "", function.get("arguments"))
 
 

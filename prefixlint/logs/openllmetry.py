@@ -20,6 +20,7 @@ from prefixlint.model import Content, JsonObject, Messages, NoPrompt, Output, Re
 
 NAME = "openllmetry"
 KIND = "json"
+WHOLE = True
 STATELESS = True
 
 unpack = otlp.unpack

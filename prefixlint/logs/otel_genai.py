@@ -25,6 +25,7 @@ from prefixlint.model import Content, JsonObject, Latency, Messages, NoPrompt, O
 
 NAME = "otel-genai"
 KIND = "json"
+WHOLE = True
 
 unpack = otlp.unpack
 

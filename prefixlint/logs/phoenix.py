@@ -16,6 +16,7 @@ from prefixlint.model import JsonObject, Request, Skip
 
 NAME = "phoenix"
 KIND = "json"
+WHOLE = True
 STATELESS = True
 
 _COLUMN = "attributes."

@@ -18,6 +18,7 @@ from prefixlint.model import JsonObject, Request, Skip
 
 NAME = "sagemaker"
 KIND = "json"
+WHOLE = True
 STATELESS = True
 
 

@@ -18,7 +18,10 @@ from prefixlint.model import Request
 SAMPLES = Path(__file__).parents[2] / "fixtures" / "logs" / "samples"
 BASE = "openai_chat_pairs.jsonl"
 # what links the lines of a transcript, made distinct in each repetition
-LINKED = {"claude_code_session.jsonl": ["u1", "u2", "u3", "a1", "a2", "a3", "a4", "msg_r", "s-alder"]}
+LINKED = {
+    "claude_code_session.jsonl": ["u1", "u2", "u3", "a1", "a2", "a3", "a4", "msg_r", "s-alder"],
+    "codex_rollout.jsonl": ["01a7c9e4-6d12-7b3a-9f42-0000000000aa"],
+}
 
 
 def repeated(path: Path, size: int) -> str:
