@@ -24,20 +24,25 @@ Counts = NDArray[np.int64]
 # A segment this short behind a difference is punctuation of the chat template, found in any two prompts.
 _TRIVIAL = 4
 _WORD = 40  # characters; a value's beginning is looked for this far back
+_BACK, _AHEAD = 16, 4  # tokens around a difference that are read to find the word it is in
 _WINDOW = 200  # characters of each side in which the values' end is looked for
 _RESYNC = 6  # characters that must agree for two texts to have met again
 _CONTEXT = 60
 
 
 class Segments(Protocol):
-    """The distinct pieces of text that prompts are made of."""
-
-    def text(self, segment: int) -> str:
-        """Give the text of a segment."""
-        ...
+    """The distinct pieces of text that prompts are made of, as tokens."""
 
     def piece(self, segment: int) -> Ids:
         """Give the token ids of a segment."""
+        ...
+
+    def sizes(self, segments: Ids) -> Counts:
+        """Give the number of tokens of each segment."""
+        ...
+
+    def decode(self, ids: Ids) -> str:
+        """Give the text of some tokens."""
         ...
 
 
@@ -45,16 +50,14 @@ class Segments(Protocol):
 class Parting:
     """Where request `row` parts from request `partner`.
 
-    `segment` is the index of the first differing segment, `char` the first differing character, `word` where
-    the word around it begins, `token` the offset in the later prompt of the first differing token, `lost` the tokens
-    behind it that both have.
+    `segment` is the index of the first differing segment, `context` the text before the differing word in it, `token`
+    the offset in the later prompt of the first differing token, `lost` the tokens behind it that both have.
     """
 
     row: int
     partner: int
     segment: int
-    char: int
-    word: int
+    context: str
     token: int
     lost: int
 
@@ -68,28 +71,29 @@ class Place:
     lost: int
 
 
-def part(
-    segments: Segments, earlier: NDArray[np.uint32], later: NDArray[np.uint32]
-) -> tuple[int, int, int, int, int] | None:
+def part(segments: Segments, earlier: Ids, later: Ids) -> tuple[int, str, int, int] | None:
     """Compare two prompts given as segment ids: what a Parting holds; None where the later one only goes on."""
     n = min(earlier.size, later.size)
     same = earlier[:n] == later[:n]
     k = n if n == 0 or same.all() else int(same.argmin())
     if k == earlier.size:
         return None
-    start = sum(segments.piece(s).size for s in later[:k].tolist())
+    sizes = segments.sizes(later)
+    start = int(sizes[:k].sum())
     if k == later.size:
-        return k, 0, 0, start, 0
-    a, b = int(earlier[k]), int(later[k])
-    text_a, text_b = segments.text(a), segments.text(b)
-    char = common_prefix(text_a, text_b)
-    if char == len(text_a) and k == earlier.size - 1:
+        return k, "", start, 0
+    a, b = segments.piece(int(earlier[k])), segments.piece(int(later[k]))
+    at = _equal(a, b)
+    if at == a.size and k == earlier.size - 1:
         return None
-    ids_a, ids_b = segments.piece(a), segments.piece(b)
-    token = _equal(ids_a, ids_b)
-    rest_a, rest_b = ids_a[token:], ids_b[token:]
-    lost = _equal(rest_a[::-1], rest_b[::-1]) + _found_again(segments, earlier[k + 1 :], later[k + 1 :])
-    return k, char, _word_start(text_b, char), start + token, lost
+    lost = _equal(a[at:][::-1], b[at:][::-1]) + _found_again(sizes[k + 1 :], earlier[k + 1 :], later[k + 1 :])
+    return k, _context(segments, a, b, at), start + at, lost
+
+
+def first_difference(earlier: str, later: str) -> tuple[int, int]:
+    """Give the first differing character of two texts, and where the word around it begins in the later one."""
+    char = common_prefix(earlier, later)
+    return char, _word_start(later, char)
 
 
 def partners(order: Sequence[int], conversation: Sequence[int], owner: Counts, family: Sequence[int]) -> list[int]:
@@ -112,12 +116,12 @@ def partners(order: Sequence[int], conversation: Sequence[int], owner: Counts, f
 
 def places(partings: Iterable[Parting], family: Sequence[int]) -> dict[int, list[Place]]:
     """Sum partings by family and place, the most costly place first."""
-    found: dict[int, dict[tuple[int, int], Place]] = {}
+    found: dict[int, dict[tuple[int, str], Place]] = {}
     for parting in partings:
         members = found.setdefault(family[parting.row], {})
-        place = members.get((parting.segment, parting.word))
+        place = members.get((parting.segment, parting.context))
         if place is None:
-            members[parting.segment, parting.word] = Place(parting, 1, parting.lost)
+            members[parting.segment, parting.context] = Place(parting, 1, parting.lost)
         else:
             place.requests += 1
             place.lost += parting.lost
@@ -143,11 +147,26 @@ def _equal(a: Ids, b: Ids) -> int:
     return n if n == 0 or same.all() else int(same.argmin())
 
 
-def _found_again(segments: Segments, earlier: Ids, later: Ids) -> int:
+def _found_again(sizes: Counts, earlier: Ids, later: Ids) -> int:
     """Count the tokens of the later segments that the earlier prompt has too, template punctuation left out."""
-    known = later[np.isin(later, earlier)]
-    sizes = (segments.piece(s).size for s in known.tolist())
-    return sum(size for size in sizes if size > _TRIVIAL)
+    if not later.size or not earlier.size:
+        return 0
+    long = sizes > _TRIVIAL
+    if not long.any():
+        return 0
+    known = set(earlier.tolist())
+    return sum(
+        size for segment, size in zip(later[long].tolist(), sizes[long].tolist(), strict=True) if segment in known
+    )
+
+
+def _context(segments: Segments, earlier: Ids, later: Ids, at: int) -> str:
+    """Give the text before the differing word; the same for all values of it, although some of their tokens agree."""
+    begin = max(0, at - _BACK)
+    here = segments.decode(later[begin : at + _AHEAD])
+    there = segments.decode(earlier[begin : at + _AHEAD])
+    before = here[: _word_start(here, common_prefix(there, here))]
+    return before[-_WORD // 2 :] if begin else before
 
 
 def _word_start(text: str, char: int) -> int:

@@ -101,21 +101,27 @@ def build(material: Material) -> Analysis:
     )
 
 
-@dataclass(slots=True)
 class _Pieces:
-    """The encoder's segments as attribution sees them, each taken from the encoder once."""
+    """The encoder's segments as attribution sees them."""
 
-    encoder: Encoder
-    _ids: dict[int, attribute.Ids]
-
-    def text(self, segment: int) -> str:
-        return self.encoder.text(segment)
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._lengths: dict[int, int] = {}
+        self.decode = encoder.decode
 
     def piece(self, segment: int) -> attribute.Ids:
-        known = self._ids.get(segment)
-        if known is None:
-            known = self._ids[segment] = self.encoder.ids([segment])
-        return known
+        return self._encoder.ids([segment])
+
+    def sizes(self, segments: attribute.Ids) -> Counts:
+        if not self._encoder.whole:
+            return np.diff(self._encoder.bounds(segments))
+        return np.fromiter((self._length(s) for s in segments.tolist()), np.int64, segments.size)
+
+    def _length(self, segment: int) -> int:
+        """Give a segment's tokens as if it stood alone, which is near enough where prompts are encoded whole."""
+        if segment not in self._lengths:
+            self._lengths[segment] = self.piece(segment).size
+        return self._lengths[segment]
 
 
 def _account(material: Material) -> _Account:
@@ -152,7 +158,7 @@ def _partings(material: Material) -> list[attribute.Parting | None]:
     table, rows = material.table, material.rows.tolist()
     served = next(iter(material.replay.engines.values()))
     partners = attribute.partners(rows, table.conversation, served.owner, table.family)
-    pieces = _Pieces(material.encoder, {})
+    pieces = _Pieces(material.encoder)
     found: list[attribute.Parting | None] = []
     for position, (row, partner) in enumerate(zip(rows, partners, strict=True)):
         new = served.prompt[position] - served.shared[position]
@@ -286,7 +292,7 @@ def _place(material: Material, spot: attribute.Place, seen: Mapping[int, Request
         token=parting.token,
         path=at and at[0],
         char=at and at[1],
-        excerpt=attribute.excerpt(here, there, parting.word, lead),
+        excerpt=attribute.excerpt(here, there, attribute.first_difference(here, there)[1], lead),
         requests=spot.requests,
         lost_tokens=spot.lost,
         example=(path, line, table.line[parting.partner]),
@@ -366,7 +372,9 @@ def _logged_places(material: Material, account: _Account) -> dict[int, tuple[str
         if not isinstance(request.content, Messages | Text):
             continue
         texts = [encoder.text(s) for s in table.prompt_segments(parting.row).tolist()]
-        offset = sum(map(len, texts[: parting.segment])) + parting.char
+        other = _segment_text(material, table.prompt_segments(parting.partner), parting.segment)
+        here = texts[parting.segment] if parting.segment < len(texts) else ""
+        offset = sum(map(len, texts[: parting.segment])) + attribute.first_difference(other, here)[0]
         place = bodies.locate(request.body, "".join(texts), offset)
         if place is not None:
             found[parting.row] = place
