@@ -800,3 +800,45 @@ def test_runs_of_agents_are_data_set_rows(rows):
     run = [{"role": "system", "content": "s"}, USER, {"role": "assistant", "content": "yes"}]
     (request,) = rows({"task_id": 0, "reward": 1.0, "traj": run})
     assert (request.format, request.output.text) == ("hf-messages", "yes")
+
+
+# -- how exports write bodies -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrap", [None, "request", "input"])
+def test_columns_of_tables_hold_json_as_text(rows, wrap):
+    row = {"model": "m", "messages": json.dumps([USER]), "tools": json.dumps([TOOL])}
+    (request,) = rows({wrap: row} if wrap else row)
+    assert request.format == "openai-chat"
+    assert list(request.content.messages) == [USER]
+    assert list(request.content.tools) == [TOOL]
+
+
+def test_the_time_of_the_request_wins_over_that_of_the_line(rows):
+    row = {"timestamp": 1740992409, "start_time": 1740992400, "end_time": 1740992402, "request": {"messages": [USER]}}
+    (request,) = rows(row)
+    assert request.time == 1740992400.0
+    assert request.latency.total == 2.0
+
+
+@pytest.mark.parametrize("between", ["", " "])
+def test_objects_without_line_ends(tmp_path, between):
+    body = json.dumps({"model": "m", "messages": [USER]})
+    (tmp_path / "one").write_text(between.join([body] * 3))
+    assert [(r.line, r.part) for r in read([str(tmp_path / "one")])] == [(1, 0), (2, 0), (3, 0)]
+    (tmp_path / "two").write_text(between.join([body] * 3) + "\n" + body * 2)
+    assert [(r.line, r.part) for r in read([str(tmp_path / "two")])] == [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1)]
+
+
+def test_lines_that_end_in_commas(tmp_path):
+    body = json.dumps({"model": "m", "messages": [USER]})
+    (tmp_path / "log").write_text(f"{body},\n{body},\n{body}\n")
+    assert [r.line for r in read([str(tmp_path / "log")])] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_delimiters_of_csv(tmp_path, delimiter):
+    lines = [["timestamp", "prompt_tokens", "cached_tokens"], ["2025-03-03T09:00:00Z", "9", "4"]]
+    (tmp_path / "log").write_text("\n".join(delimiter.join(line) for line in lines) + "\n")
+    (request,) = read([str(tmp_path / "log")])
+    assert (request.usage, request.time) == (Usage(9, 4), 1740992400.0)

@@ -43,8 +43,11 @@ _WRAPPERS = (
     "proxy_server_request",
     "raw_request",
     "kwargs",
+    "input",
+    "inputs",
 )
 PLAIN = "plain"
+_COLUMNS = ("messages", "tools", "contents", "conversations", "system")
 _DEPTH = 4
 _MEMO = 256
 _PATIENCE = 100  # records with the same keys that no format reads, after which such records are not offered again
@@ -76,10 +79,22 @@ def unwrap(value: Any) -> tuple[Any, Mapping[str, Any]]:
     """Give the request body inside a logged value, and the keys that stood around it (the innermost value wins)."""
     if isinstance(value, list):
         return ({"messages": value} if is_conversation(value) else value), _NO_ENVELOPE
-    if not isinstance(value, dict) or is_body(value):
+    if not isinstance(value, dict):
         return value, _NO_ENVELOPE
-    found = _dig(value, _DEPTH)
-    return found or (value, _NO_ENVELOPE)
+    opened = _opened(value)
+    if is_body(opened):
+        return opened, _NO_ENVELOPE
+    return _dig(value, _DEPTH) or (value, _NO_ENVELOPE)
+
+
+def _opened(value: dict[str, Any]) -> dict[str, Any]:
+    """Undo JSON strings in the columns of a body, as tables and their exports hold them."""
+    found = value
+    for key in _COLUMNS:
+        held = value.get(key)
+        if type(held) is str and held[:1] in ("[", "{"):
+            found = found | {key: maybe(held)}
+    return found
 
 
 def _dig(value: dict[str, Any], depth: int) -> tuple[Any, dict[str, Any]] | None:
@@ -93,8 +108,9 @@ def _dig(value: dict[str, Any], depth: int) -> tuple[Any, dict[str, Any]] | None
         if not isinstance(inner, dict):
             continue
         around = {name: held for name, held in value.items() if name != key}
-        if is_body(inner):
-            return inner, around
+        opened = _opened(inner)
+        if is_body(opened):
+            return opened, around
         deeper = _dig(inner, depth - 1) if depth > 1 else None
         if deeper:
             return deeper[0], around | deeper[1]

@@ -67,12 +67,8 @@ _PARAMS = (
     "output_config",
     "mm_processor_kwargs",
 )
+# when the request came before when the line was written
 _TIMES = (
-    "timestamp",
-    "time",
-    "ts",
-    "created_at",
-    "createdAt",
     "start_time",
     "startTime",
     "request_time",
@@ -82,6 +78,11 @@ _TIMES = (
     "requestTimestamp",
     "request_timestamp",
     "received_at",
+    "timestamp",
+    "time",
+    "ts",
+    "created_at",
+    "createdAt",
     "datetime",
     "date",
     "@timestamp",

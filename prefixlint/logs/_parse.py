@@ -47,6 +47,7 @@ def _loads_again(data: bytes, complaint: str) -> Any:
         raise BadJsonError("invalid-utf8", f"not UTF-8 at byte {error.start} of the line") from None
     if not text.strip("\0 \t\r\n"):
         raise BadJsonError("invalid-json", "only NUL bytes (a file that was not written to its end)")
+    text = text.rstrip(_SPACE_AND_COMMA)  # a line copied out of a list
     try:
         return _LENIENT.decode(text)
     except json.JSONDecodeError as error:
@@ -74,6 +75,15 @@ def maybe(text: Any) -> Any:
         return loads(text.encode("utf-8", "surrogatepass"))
     except (BadJsonError, UnicodeError):
         return text
+
+
+def several(data: bytes) -> list[Any] | None:
+    """Give the values of a line that holds several, one right after the other, or None when it is not that.
+
+    Amazon's Firehose writes objects so, without line ends.
+    """
+    found = list(_pieces(data)) if data.lstrip()[:1] == b"{" else []
+    return found if len(found) > 1 and not any(isinstance(one, BadJsonError) for one in found) else None
 
 
 def document(data: bytes) -> Iterator[Any | BadJsonError]:

@@ -21,6 +21,7 @@ MAX_DOCUMENT = 1 << 30
 _HEAD = 1 << 20
 _MAX_SPREAD = 100_000  # lines of one object
 _LOOKED_AT = 40
+_DELIMITERS = ",;\t|"
 _PICKLE_PROTOCOLS = frozenset(b"\x02\x03\x04\x05")
 _TEXT_PICKLES = (b"(dp0\n", b"(lp0\n", b"(dp1\n", b"ccopy_reg\n")
 _BINARY = {
@@ -172,9 +173,8 @@ def _lines(path: str, stream: io.BufferedReader) -> Iterator[tuple[int, int, byt
 
 def _json_lines(path: str, stream: io.BufferedReader) -> Iterator[Raw | Skip]:
     """Lines of JSON; a list that is all of its file counts as a document."""
-    lines = _lines(path, stream)
     loads = _parse.loads
-    for item in lines:
+    for item in _lines(path, stream):
         if isinstance(item, Skip):
             yield item
             continue
@@ -182,8 +182,10 @@ def _json_lines(path: str, stream: io.BufferedReader) -> Iterator[Raw | Skip]:
         try:
             value = loads(line)
         except _parse.BadJsonError as error:
-            yield from _not_json(path, number, offset, line, error)
-            continue
+            value = _parse.several(line) if error.slug == "invalid-json" else None
+            if value is None:
+                yield _not_json(path, number, offset, line, error)
+                continue
         if type(value) is list and number == 1 and not stream.peek(1):
             for element_number, element in enumerate(_elements(value), 1):
                 yield Raw(element_number, "json", element, 0)
@@ -191,13 +193,12 @@ def _json_lines(path: str, stream: io.BufferedReader) -> Iterator[Raw | Skip]:
             yield Raw(number, "json", value, offset)
 
 
-def _not_json(path: str, number: int, offset: int, line: bytes, error: _parse.BadJsonError) -> Iterator[Raw | Skip]:
+def _not_json(path: str, number: int, offset: int, line: bytes, error: _parse.BadJsonError) -> Raw | Skip:
     """Text between JSON lines may be an engine's; a line that begins as an object is a damaged one."""
     complaint = Skip(path, number, error.slug, error.reason)
     if error.slug != "invalid-json" or line.lstrip()[:1] == b"{":
-        yield complaint
-    else:
-        yield Raw(number, "text", _text(line), offset, complaint)
+        return complaint
+    return Raw(number, "text", _text(line), offset, complaint)
 
 
 def _elements(value: Any) -> list[Any]:
@@ -294,13 +295,21 @@ def one(path: str, line: int, raw: BinaryIO, layout: str) -> Iterator[Raw]:
 
 def _first_row(body: bytes) -> dict[str, str]:
     text = body.decode("utf-8", "replace")
-    if "," not in text.split("\n", 1)[0]:
+    delimiter = _delimiter(text)
+    if delimiter is None:
         return {}
     _allow_long_fields()
     try:
-        return _named(next(iter(csv.DictReader(io.StringIO(text, newline="")))))
+        return _named(next(iter(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter))))
     except (csv.Error, StopIteration):
         return {}
+
+
+def _delimiter(text: str) -> str | None:
+    """Give what parts the columns of a header line; None when nothing does."""
+    header = text.split("\n", 1)[0]
+    best = max(_DELIMITERS, key=header.count)
+    return best if best in header else None
 
 
 def _named(row: dict[Any, Any]) -> dict[str, str]:
@@ -314,7 +323,9 @@ def _allow_long_fields() -> None:
 
 def _rows(path: str, stream: io.BufferedReader) -> Iterator[Raw | Skip]:
     _allow_long_fields()
-    reader = csv.DictReader(io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline=""))
+    delimiter = _delimiter(stream.peek(_HEAD).lstrip(b" \t\r\n").decode("utf-8", "replace")) or ","
+    text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
+    reader = csv.DictReader(text, delimiter=delimiter)
     while True:
         line = reader.line_num + 1
         try:
