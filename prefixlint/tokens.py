@@ -34,9 +34,9 @@ FAST_FROM = 2_000_000
 
 _BATCH = 4_000_000  # characters handed to a tokenizer library at once, which bounds its copies
 _WAITING = 16_000_000  # characters that may wait for a flush
-_SAMPLE_PROMPTS = 16
-_SAMPLE_CHARS = 8_000  # of each sampled prompt; a token is about 4 characters, so all samples take about 0.1 s
-_SAMPLE_SEGMENTS = 48  # of a batch of fastokens, until ten times as many were compared; then
+_SAMPLE_CHARS = 2_000  # of each end of a sampled prompt, and of a sampled segment
+_SAMPLE_FOREIGN = 4  # prompts in other scripts that a check takes besides
+_SAMPLE_SEGMENTS = 24  # of a batch of fastokens, until ten times as many were compared; then
 _SAMPLE_LATER = 4
 
 
@@ -169,12 +169,14 @@ class Encoder:
         return before + segments + after
 
     def _sample(self, text: str) -> None:
-        """Keep some prompts for the check: the first, the second, the fourth … and one in eight of other scripts."""
+        """Keep the ends of some prompts for the check: the first, second, fourth … and a few in other scripts."""
         self._texts_added += 1
         n = self._texts_added
-        chosen = n & (n - 1) == 0 or (n % 8 == 0 and not text.isascii())
-        if chosen and len(self._samples) < _SAMPLE_PROMPTS:
-            self._samples.append(text[:_SAMPLE_CHARS])
+        if n & (n - 1) and (n % 8 or len(self._samples) >= _SAMPLE_FOREIGN or text.isascii()):
+            return
+        self._samples.append(text[:_SAMPLE_CHARS])
+        if len(text) > _SAMPLE_CHARS:
+            self._samples.append(text[-_SAMPLE_CHARS:])
 
     def _encode(self, queue: Sequence[int]) -> None:
         for batch in _batches(queue, self._store):
@@ -201,7 +203,7 @@ class Encoder:
         """Compare the libraries on a spread of the texts, some of other scripts among them."""
         many = _SAMPLE_SEGMENTS if self._compared < 10 * _SAMPLE_SEGMENTS else _SAMPLE_LATER
         spread = range(0, len(texts), -(-len(texts) // many))
-        foreign = islice((i for i, text in enumerate(texts) if not text.isascii()), many // 4)
+        foreign = islice((i for i, text in enumerate(texts) if not text.isascii()), many // 3)
         chosen = [texts[i][:_SAMPLE_CHARS] for i in sorted({*spread, *foreign})]
         self._compared += len(chosen)
         return np.array_equal(self._fast.encode(chosen)[0], encode_slow(self._slow, chosen)[0])
@@ -217,16 +219,15 @@ class Encoder:
     def _check(self) -> None:
         """Compare the sampled prompts with what `tokenizers` gives for their whole text."""
         samples, self._samples = self._samples, []
-        for text in samples:
-            if self.whole:
-                return
-            pieces = self._cutter.cut(text)
-            ids, _ = encode_slow(self._slow, pieces)
-            if self._fast.used and not np.array_equal(self._fast.encode(pieces)[0], ids):
-                self._distrust("it gave other tokens for a sample of this text")
-            if not np.array_equal(self._slow.encode(text, add_special_tokens=False).ids, ids):
-                self.whole = True
-                self.notes.append("prompts are tokenized whole: a sample showed that its pieces are not independent")
+        if self.whole:
+            return
+        pieces = [piece for text in samples for piece in self._cutter.cut(text)]
+        ids, _ = encode_slow(self._slow, pieces)
+        if self._fast.used and not np.array_equal(self._fast.encode(pieces)[0], ids):
+            self._distrust("it gave other tokens for a sample of this text")
+        if not np.array_equal(encode_slow(self._slow, samples)[0], ids):
+            self.whole = True
+            self.notes.append("prompts are tokenized whole: a sample showed that its pieces are not independent")
 
     def _whole_ids(self, prompts: Sequence[Segments]) -> list[Ids]:
         cores = [self._store.core(segments) for segments in prompts]

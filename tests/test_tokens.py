@@ -146,7 +146,7 @@ def reference(name):
 
 @pytest.mark.parametrize("name", EVERY)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=4), special=st.booleans())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_ids_are_those_of_the_whole_text(name, texts, special):
     mine, right = encoder(name), reference(name)
     prompts = [mine.add(text, special=special) for text in texts]
@@ -170,7 +170,7 @@ def test_which_tokenizers_can_be_cut_is_known(name):
 
 @pytest.mark.parametrize("name", ["deepseek", "byte-level", "late", "metaspace first"])
 @given(text=TEXTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_pieces_make_up_the_text(name, text):
     parts = cutter(reference(name)).cut(sanitize(text))
     assert "".join(parts) == sanitize(text)
@@ -281,14 +281,14 @@ def long_from(monkeypatch):
 
 @pytest.mark.parametrize("chars", [0, tokens.FAST_FROM])
 def test_long_pieces_share_their_start(long_from, chars):
-    mine = Encoder(EVERY["deepseek"], expected_chars=chars)
+    mine = Encoder(EVERY["late"], expected_chars=chars)
     start = " ".join(f"word {i}" for i in range(1000))
-    texts = [start, start + " and more", start[:-9], start, "<｜User｜>" + start + "<｜Assistant｜>短い"]
+    texts = [start, start + " and more", start[:-9], start, "<|start|>" + start + "<think>短い"]
     prompts = [mine.add(text, special=False) for text in texts]
     assert prompts[0] == prompts[3]
     mine.flush()
     for text, prompt in zip(texts, prompts, strict=True):
-        assert mine.ids(prompt).tolist() == reference("deepseek").encode(text, add_special_tokens=False).ids
+        assert mine.ids(prompt).tolist() == reference("late").encode(text, add_special_tokens=False).ids
         assert "".join(mine.text(s) for s in prompt) == text
     assert mine.add(start, special=False) == prompts[0]
     assert mine._store._used < 1.1 * len(mine.ids(prompts[1]))
@@ -362,26 +362,27 @@ def fast_encoder(name):
 
 @pytest.mark.parametrize("name", EVERY)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=4), special=st.booleans())
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_the_fast_library_changes_nothing(name, texts, special):
     mine, right = fast_encoder(name), reference(name)
     prompts = [mine.add(text, special=special) for text in texts]
     mine.flush()
     expected = [right.encode(sanitize(text), add_special_tokens=special).ids for text in texts]
     assert [ids.tolist() for ids in mine.sequences(prompts)] == expected
+    assert not any("other tokens" in note for note in mine.notes)
 
 
 def test_the_fast_library_is_used_for_much_text(monkeypatch):
     monkeypatch.setattr(tokens, "FAST_FROM", 1000)
-    mine = Encoder(EVERY["deepseek"])
+    mine = Encoder(EVERY["late"])
     prompts = [mine.add("short", special=False)]
     mine.flush()
     assert mine.library == "tokenizers"
-    text = "".join(f"<｜User｜>question {i} 你好" for i in range(100))
+    text = "".join(f"<|start|>question {i} 你好" for i in range(100))
     prompts.append(mine.add(text, special=False))
     mine.flush()
     assert mine.library == "fastokens"
-    assert mine.ids(prompts[1]).tolist() == reference("deepseek").encode(text, add_special_tokens=False).ids
+    assert mine.ids(prompts[1]).tolist() == reference("late").encode(text, add_special_tokens=False).ids
     assert mine.notes == []
 
 
@@ -393,13 +394,11 @@ def test_a_fast_library_that_errs_is_found_out(monkeypatch):
         return ids ^ 1, lengths
 
     monkeypatch.setattr(tokenlibs.FastTokenizer, "encode", lying)
-    mine = Encoder(EVERY["deepseek"], expected_chars=tokens.FAST_FROM)
-    prompt = mine.add("Hello <｜User｜> you", special=False)
+    mine = Encoder(EVERY["late"], expected_chars=tokens.FAST_FROM)
+    prompt = mine.add("Hello <|start|> you", special=False)
     mine.flush()
     assert mine.library == "tokenizers"
-    assert (
-        mine.ids(prompt).tolist() == reference("deepseek").encode("Hello <｜User｜> you", add_special_tokens=False).ids
-    )
+    assert mine.ids(prompt).tolist() == reference("late").encode("Hello <|start|> you", add_special_tokens=False).ids
     assert len(mine.notes) == 1
     assert "fastokens is not used" in mine.notes[0]
 
@@ -427,7 +426,7 @@ def test_whole_prompts_are_compared_less_and_less(monkeypatch):
     mine = Encoder(EVERY["byte-level"], expected_chars=tokens.FAST_FROM)
     for _ in range(20):
         assert mine._agrees([f"text {i}" for i in range(64)])
-    assert compared[0] >= 32
+    assert compared[0] >= 20
     assert compared[-1] <= 5
 
 
