@@ -134,8 +134,8 @@ class _Walks:
 def run(arrivals: Iterable[Arrival], engines: Sequence[Engine], *, block_size: int | None = None) -> Replay:
     """Replay requests of tokens through unlimited caches.
 
-    `block_size` replaces the granularity of every engine that has one above one token, and that of SGLang's pages; an
-    engine without a cap (`ideal`) keeps its own. ValueError without an engine.
+    A request is complete, its output stored, before the next one is looked up. `block_size` replaces the granularity
+    (blocks of vLLM, pages of SGLang) of all engines but those without a cap (`ideal`). ValueError without an engine.
     """
     if not engines:
         raise ValueError("a replay needs an engine")

@@ -162,4 +162,4 @@ def _allowed(key: str, value: Any) -> bool:
 
 
 def _wrong(origin: str, what: str) -> ConfigError:
-    return ConfigError(f"{origin} {what}", slug="bad-engine-file", hint="See docs on engine files.")
+    return ConfigError(f"{origin} {what}", slug="bad-engine-file", hint="Compare it with prefixlint/engines/vllm.toml.")
