@@ -842,3 +842,15 @@ def test_delimiters_of_csv(tmp_path, delimiter):
     (tmp_path / "log").write_text("\n".join(delimiter.join(line) for line in lines) + "\n")
     (request,) = read([str(tmp_path / "log")])
     assert (request.usage, request.time) == (Usage(9, 4), 1740992400.0)
+
+
+def test_lists_and_joined_objects_are_found_again(tmp_path):
+    bodies = [{"model": "m", "messages": [{"role": "user", "content": str(n)}]} for n in range(4)]
+    (tmp_path / "list.json").write_text(json.dumps(bodies))
+    (tmp_path / "lists.jsonl").write_text(json.dumps(bodies[:2]) + "\n" + json.dumps(bodies[2:]))
+    (tmp_path / "joined.jsonl").write_text("".join(map(json.dumps, bodies[:2])) + "\n" + json.dumps(bodies[2]))
+    index = new_index()
+    everything = list(read([str(tmp_path)], index=index))
+    assert len(everything) == 11
+    for request in everything:
+        assert list(fetch([str(tmp_path)], places([request]), index=index)) == [request]

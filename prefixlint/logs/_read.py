@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import os
 from array import array
 from bisect import bisect_left
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from prefixlint.errors import LogRefusedError, NoInputError
 from prefixlint.logs import _detect, _io, _recipes, _records
 from prefixlint.model import Request, Skip
 
 if TYPE_CHECKING:
-    import io
     from collections.abc import Callable, Iterable, Iterator
 
     from prefixlint.logs import Format
@@ -162,6 +162,8 @@ def _read_stream(
         if isinstance(record, Skip):
             yield record
             continue
+        if record.offset < 0:
+            offsets = None
         if offsets is not None and start is not None:
             offsets.lines.append(record.line)
             offsets.starts.append(start + record.offset)
@@ -251,12 +253,13 @@ def _fetch_by_seeking(
     layout = "text" if only.KIND == "text" else "json"
     dispatcher = _detect.Dispatcher(item.path, layout, only, plain=True)
     with _io.open_raw(item.path, stdin, index.spools) as raw:
+        stream = io.BufferedReader(cast("io.RawIOBase", raw))
         for line in sorted({line for line, _ in places}):
             start = offsets.start_of(line)
             if start is None:
                 continue
-            raw.seek(start)
-            for record in _records.one(item.path, line, raw, layout):
+            stream.seek(start)
+            for record in _records.one(item.path, line, stream, layout):
                 for result in dispatcher.feed(record):
                     if isinstance(result, Request) and (line, result.part) in places:
                         yield result

@@ -21,6 +21,7 @@ MAX_DOCUMENT = 1 << 30
 _HEAD = 1 << 20
 _MAX_SPREAD = 100_000  # lines of one object
 _LOOKED_AT = 40
+_NOWHERE = -1
 _DELIMITERS = ",;\t|"
 _PICKLE_PROTOCOLS = frozenset(b"\x02\x03\x04\x05")
 _TEXT_PICKLES = (b"(dp0\n", b"(lp0\n", b"(dp1\n", b"ccopy_reg\n")
@@ -43,7 +44,8 @@ _DOCUMENT_START = re.compile(rb'\s*(?:\[\s*(?:[\[{"\]]|$)|\{\s*(?:["}]|$))')
 class Raw(NamedTuple):
     """One thing as the file holds it.
 
-    `offset` is the byte where its line starts, from the start of the stream. `complaint` says what to report when no
+    `offset` is the byte where its line starts, from the start of the stream, and negative where it has no line of its
+    own. `complaint` says what to report when no
     format knows what to do with it. `source` is the line of a JSON value that may turn out to be a line of text.
     """
 
@@ -188,7 +190,7 @@ def _json_lines(path: str, stream: io.BufferedReader) -> Iterator[Raw | Skip]:
                 continue
         if type(value) is list and number == 1 and not stream.peek(1):
             for element_number, element in enumerate(_elements(value), 1):
-                yield Raw(element_number, "json", element, 0)
+                yield Raw(element_number, "json", element, _NOWHERE)
         else:
             yield Raw(number, "json", value, offset)
 
@@ -281,16 +283,27 @@ def _spread_object(
         yield skip
 
 
-def one(path: str, line: int, raw: BinaryIO, layout: str) -> Iterator[Raw]:
-    """Give the record of one line again, from a file that stands at the start of that line."""
-    data = [raw.readline(MAX_LINE)]
-    if data[0].rstrip() == b"{":
+def one(path: str, line: int, stream: BinaryIO, layout: str) -> Iterator[Raw]:
+    """Give the record of one line again, as the first reading gave it; the stream stands at the start of that line."""
+    data = stream.readline(MAX_LINE)
+    if layout == "text":
+        yield from _one_of_text(path, line, data, stream)
+        return
+    try:
+        yield Raw(line, "json", _parse.loads(data), 0)
+    except _parse.BadJsonError:
+        values = _parse.several(data)
+        if values is not None:
+            yield Raw(line, "json", values, 0)
+
+
+def _one_of_text(path: str, line: int, first: bytes, stream: BinaryIO) -> Iterator[Raw]:
+    data = [first]
+    if first.rstrip() == b"{":
         while len(data) < _MAX_SPREAD and data[-1] and data[-1].rstrip(b"\r\n") != b"}":
-            data.append(raw.readline(MAX_LINE))
-    give = _text_lines if layout == "text" or len(data) > 1 else _json_lines
-    for item in give(path, io.BufferedReader(io.BytesIO(b"".join(data) + b"\n"))):
-        if isinstance(item, Raw):
-            yield item._replace(line=line)
+            data.append(stream.readline(MAX_LINE))
+    found = _text_lines(path, io.BufferedReader(io.BytesIO(b"".join(data))))
+    yield from (item._replace(line=line) for item in found if isinstance(item, Raw))
 
 
 def _first_row(body: bytes) -> dict[str, str]:
