@@ -854,3 +854,18 @@ def test_lists_and_joined_objects_are_found_again(tmp_path):
     assert len(everything) == 11
     for request in everything:
         assert list(fetch([str(tmp_path)], places([request]), index=index)) == [request]
+
+
+@pytest.mark.parametrize(
+    ("user", "session"),
+    [
+        ("user_abc_account__session_1f2e", "1f2e"),
+        (json.dumps({"device_id": "abc", "session_id": "1f2e"}), "1f2e"),
+        ("u-17", None),
+        ("_session_", None),
+        ('{"device_id": 5}', None),
+    ],
+)
+def test_claude_codes_session_stands_in_the_user(rows, user, session):
+    (request,) = rows({"model": "claude-x", "max_tokens": 5, "messages": [USER], "metadata": {"user_id": user}})
+    assert (request.session, request.user) == (session, user)

@@ -295,7 +295,20 @@ def session_of(body: Mapping[str, Any], envelope: Mapping[str, Any] = _NOTHING) 
                 found = text(value.get("id") if isinstance(value, dict) else value)
                 if found is not None:
                     return found
-    return None
+    return _session_in_user(body)
+
+
+def _session_in_user(body: Mapping[str, Any]) -> str | None:
+    """Give the session that Claude Code puts into `metadata.user_id`, as a suffix or in a JSON string."""
+    metadata = body.get("metadata")
+    user = metadata.get("user_id") if isinstance(metadata, dict) else None
+    if not isinstance(user, str):
+        return None
+    held = maybe(user)
+    if isinstance(held, dict):
+        return text(held.get("session_id"))
+    _, mark, session = user.rpartition("_session_")
+    return session if mark and session else None
 
 
 def user_of(body: Mapping[str, Any], envelope: Mapping[str, Any] = _NOTHING) -> str | None:
