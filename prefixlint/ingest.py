@@ -65,6 +65,7 @@ class History:
 class Ingested:
     """What a log holds, ready to be replayed.
 
+    `partial` counts requests by the part of their prompt that the log leaves out (`Messages.missing`).
     `refused` counts requests by the reason for which they have no tokens; `orphans` and `turns` count the earlier turns
     that conversations refer to, and how many of them the log does not hold.
     """
@@ -74,6 +75,7 @@ class Ingested:
     skipped: list[Skip] = field(default_factory=list)
     skipped_total: int = 0
     no_prompt: dict[str, int] = field(default_factory=dict)
+    partial: dict[str, int] = field(default_factory=dict)
     history: History = field(default_factory=History)
 
 
@@ -113,6 +115,8 @@ class Ingest:
         content = request.content
         if isinstance(content, Messages):
             out.history.add(content.messages)
+            if content.missing is not None:
+                _count(out.partial, content.missing)
         try:
             self._content(request, content, out)
         except TemplateRefusedError as error:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from prefixlint import attribute, bodies, simulate
 from prefixlint.counting import Counted
 from prefixlint.ingest import Ingested
+from prefixlint.logs import _recipes
 from prefixlint.model import Messages, MissCause, Request, Text
 from prefixlint.reported import likely_causes, reported
 from prefixlint.results import (
@@ -352,6 +353,10 @@ def _input(material: Material) -> Input:
 def _notes(material: Material) -> list[Note]:
     read = material.read
     notes = [Note("no-tokens", f"{n:,} requests have no prompt to count: {why}") for why, n in read.no_prompt.items()]
+    for slug, n in read.partial.items():
+        why = _recipes.load()["refusals"].get(slug, {}).get("reason", slug)
+        partial = f"{n:,} prompts are known only in part, so their tokens and hits are too few: {why}"
+        notes.append(Note("partial-prompts", f"{partial}; {hint}" if (hint := _recipes.hint(slug)) else partial))
     referred, missing = read.history.referred, read.history.missing
     if referred >= _FEW_TURNS and missing / referred > _MISSING_TURNS:
         share = f"{missing:,} of {referred:,} earlier turns that conversations refer to are not in the log"

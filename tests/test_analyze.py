@@ -271,6 +271,18 @@ def test_a_sampled_log_is_said_to_understate(tmp_path, model):
     assert "sampled-log" not in [n["slug"] for n in notes]
 
 
+def test_prompts_known_only_in_part_are_said_to_be(tmp_path, model, log):
+    asked = {"type": "user", "uuid": "u", "parentUuid": None, "message": {"role": "user", "content": "a b"}}
+    said = {"id": "m1", "model": "m", "role": "assistant", "content": [{"type": "text", "text": "c"}]}
+    answer = {"type": "assistant", "uuid": "a", "parentUuid": "u", "message": said}
+    rows = [row | {"sessionId": "s", "timestamp": "2025-03-03T09:00:00Z"} for row in (asked, answer)]
+    result = analyze(write_log(tmp_path / "session.jsonl", rows), "--model", model)
+    (note,) = [n["message"] for n in result["notes"] if n["slug"] == "partial-prompts"]
+    assert note.startswith("1 prompts are known only in part")
+    assert "system prompt" in note
+    assert "partial-prompts" not in [n["slug"] for n in analyze(log, "--model", model)["notes"]]
+
+
 def test_standard_input_and_compression(log, model, tmp_path):
     expected = analyze(log, "--model", model)
     piped = analyze("-", "--model", model, stdin=log.read_bytes())

@@ -1,6 +1,8 @@
 """Gateway, provider and tracer logs: their traps, and the same requests in other spellings, wrappings and encodings."""
 
 import base64
+import csv
+import io
 import json
 from pathlib import Path
 
@@ -262,6 +264,11 @@ def test_invoke_model_with_plain_text(load, body, prompt):
     (found,) = load(invocation("InvokeModel", body, {"generation": "x"}, inputTokenCount=3))
     assert isinstance(found.content, Text)
     assert found.content.text == prompt
+
+
+def test_invoke_model_counters_stand_in_for_an_answer_without_usage(load):
+    (found,) = load(invocation("InvokeModel", {"prompt": "hi"}, {"generation": "x"}, inputTokenCount=3))
+    assert (found.usage.prompt, found.usage.cached, found.usage.completion) == (3, None, 5)
 
 
 def test_invocation_log_without_a_body_keeps_its_counters(load):
@@ -786,6 +793,54 @@ def test_csv_row_without_a_body_is_named(load):
     assert found[1].slug == "no-body"
 
 
+def as_csv(rows):
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(rows[0]))
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({k: json.dumps(v) if isinstance(v, dict | list) else v for k, v in row.items()})
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("name", ["langfuse", "helicone", "litellm-spend", "langsmith", "phoenix"])
+def test_csv_exports_are_read_as_the_json_exports(load, name):
+    sample = {
+        "langfuse": [blob(row) for row in observations()],
+        "helicone": lines("helicone_export.jsonl"),
+        "litellm-spend": [spend(row) for row in lines("litellm_standard_logging.jsonl")],
+        "langsmith": lines("langsmith_runs_openai.jsonl"),
+        "phoenix": lines("phoenix_spans_dataframe.jsonl"),
+    }[name]
+    found, from_json = load(text=as_csv(sample)), load(*sample)
+    assert {r.format for r in found} == {name}
+    for one, other in zip(found, from_json, strict=True):
+        for fact in ("content", "time", "model", "session", "user", "usage", "latency"):
+            assert getattr(one, fact) == getattr(other, fact), fact
+
+
+def test_csv_of_cloudwatch_insights(load):
+    rows = [
+        {"@timestamp": "2025-03-03 09:00:00.000", "@message": json.dumps(log)}
+        for log in lines("bedrock_invocation_log_converse.jsonl")
+    ]
+    found = load(text=as_csv(rows))
+    same_prompts(found, "bedrock_invocation_log_converse.jsonl")
+    assert {r.format for r in found} == {"bedrock-invocation"}
+
+
+def test_envelopes_give_no_credential_as_a_label(load):
+    pair = {
+        **lines("gemini_pairs.jsonl")[0],
+        "api_key": "AIzaSy-abc",
+        "token": "abc",
+        "team": "blue",
+        "metadata": {"auth": "abc"},
+    }
+    (found,) = load(pair)
+    assert found.fields["team"] == "blue"
+    assert "abc" not in repr(dict(found.fields))
+
+
 # --- Claude Code
 
 
@@ -869,6 +924,14 @@ def test_claude_code_links_run_through_lines_that_say_nothing(load):
     progress = {"type": "progress", "uuid": "p1", "parentUuid": "u2", "sessionId": "s-alder"}
     found = load(*rows[:6], progress, rows[6] | {"parentUuid": "p1"}, *rows[7:])
     assert [len(r.content.messages) for r in found] == [1, 3, 5]
+
+
+@pytest.mark.parametrize("lost", [("parentUuid",), ("parentUuid", "uuid")])
+def test_claude_code_without_links_follows_the_lines(load, lost):
+    rows = [{k: v for k, v in row.items() if k not in lost} for row in claude()]
+    found = load(*rows)
+    same_prompts(found, "claude_code_session.jsonl")
+    assert [r.usage.cached for r in found] == [0, 208, 272]
 
 
 def test_claude_code_shown_errors_are_no_calls(load):

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Any
 
 from prefixlint.logs import Record
 from prefixlint.logs._detect import guess_body
 from prefixlint.logs._fields import as_response, output_of, text, usage_of
+from prefixlint.logs._secrets import is_secret
 from prefixlint.logs._values import table
 from prefixlint.model import Content, JsonObject, Latency, Messages, NoPrompt, Request, Text, Usage
 
 _LONGEST_LABEL = 200
-_SECRET = re.compile(
-    r"(?i)(?:^|[_\-. ])(?:auth(?:orization)?|api[_-]?keys?|bearer|token|secret|password|passwd|cookie|credentials?|"
-    r"private[_-]?key|access[_-]?key)(?:$|[_\-. ])"
-)
-_LOOKS_SECRET = re.compile(r"(?i)^(?:bearer |basic |sk-|sk_|pk-lf-|sk-lf-|AIza|AKIA|ghp_|xox[abp]-|hf_|eyJ)")
-"""How well-known credentials begin: OpenAI, LiteLLM, Langfuse, Google, AWS, GitHub, Slack, Hugging Face, JWT."""
 
 
 def exchange(
@@ -131,14 +124,9 @@ def labels(values: Mapping[Any, Any]) -> dict[str, str]:
             shown = str(value)
         else:
             continue
-        if len(shown) <= _LONGEST_LABEL and not _LOOKS_SECRET.match(shown) and not _named_secret(str(name)):
+        if len(shown) <= _LONGEST_LABEL and not is_secret(str(name), shown):
             found[str(name)] = shown
     return found
-
-
-@lru_cache(4096)
-def _named_secret(name: str) -> bool:
-    return _SECRET.search(name) is not None
 
 
 def plain_text(held: Any, encoding: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from prefixlint.logs._numbers import count, number, seconds, text
 from prefixlint.logs._output import as_response, call_of, from_message, output_of, plain_text, response_of
 from prefixlint.logs._parse import maybe
+from prefixlint.logs._secrets import is_secret
 from prefixlint.logs._usage import first_count, usage_of
 from prefixlint.model import Content, Latency, Request, Usage
 
@@ -354,14 +355,14 @@ def _adapter(value: Any) -> str | None:
 def fields_of(body: Mapping[str, Any], envelope: Mapping[str, Any] = _NOTHING) -> Mapping[str, str]:
     """Give the logged values that one can group by: scalars of the envelope, of `metadata`, and a few of the body.
 
-    Nested keys are joined by dots (`metadata.team`). Values over 256 characters are left out.
+    Nested keys are joined by dots (`metadata.team`). Values over 256 characters and credentials are left out.
     """
     found: dict[str, str] = {}
     for name, value in envelope.items():
         if isinstance(value, dict):
             if name in ("metadata", "tags", "labels", "properties", "attributes"):
                 _add_scalars(found, value, f"{name}.")
-        elif (shown := _shown(value)) is not None:
+        elif (shown := _shown(value)) is not None and not is_secret(name, shown):
             found[name] = shown
     metadata = body.get("metadata")
     if isinstance(metadata, dict):
@@ -375,7 +376,7 @@ def fields_of(body: Mapping[str, Any], envelope: Mapping[str, Any] = _NOTHING) -
 def _add_scalars(found: dict[str, str], values: Mapping[str, Any], prefix: str) -> None:
     for name, value in values.items():
         shown = _shown(value)
-        if shown is not None:
+        if shown is not None and not is_secret(name, shown):
             found[f"{prefix}{name}"] = shown
 
 

@@ -112,10 +112,9 @@ def _known(value: JsonObject, given: JsonObject, made: JsonObject) -> JsonObject
 
 
 def _usage(given: JsonObject, made: JsonObject) -> Usage | None:
-    """Give the counters beside the bodies; without the cache's part the answer's own usage says more."""
+    """Give the counters beside the bodies."""
     counters = {name: held for name, held in given.items() if "oken" in name}
-    found = usage_of({**counters, "outputTokenCount": pick(made, "outputTokenCount", "output_token_count")})
-    return None if found is None or (found.cached is None and made.get("outputBodyJson")) else found
+    return usage_of({**counters, "outputTokenCount": pick(made, "outputTokenCount", "output_token_count")})
 
 
 def _latency(answer: Any) -> Latency | None:

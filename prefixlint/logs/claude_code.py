@@ -130,21 +130,28 @@ class _Reader:
         self._open: dict[str, _Call] = {}
         self._given: set[str] = set()
         self._session: Any = None
+        self._last: tuple[_Conversation, int] | None = None
 
     def feed(self, record: Record) -> list[Request | Skip] | None:
         value = record.value
         if detect(record) == 0:
             return None
-        uuid = text(value.get("uuid"))
+        uuid = text(value.get("uuid")) or (f"line {record.line}.{record.part}" if "message" in value else None)
         if uuid is None:
             return []
         if value.get("sessionId") != self._session:  # transcripts put together: the one before has ended
-            self._session = value.get("sessionId")
-            return [*self.finish(), *self._line(record, uuid, value)]
-        return self._line(record, uuid, value)
+            self._session, self._last = value.get("sessionId"), None
+            given = [*self.finish(), *self._line(record, uuid, value)]
+        else:
+            given = self._line(record, uuid, value)
+        self._last = self._places.get(uuid)
+        return given
 
     def _line(self, record: Record, uuid: str, value: JsonObject) -> list[Request | Skip]:
-        conversation, position = self._before(text(value.get("parentUuid")))
+        if "parentUuid" not in value and self._last is not None:  # no links: one line continues the other
+            conversation, position = self._last
+        else:
+            conversation, position = self._before(text(value.get("parentUuid")))
         message = value.get("message")
         kind = value["type"]
         if kind == "assistant" and isinstance(message, dict) and not _synthetic(value, message):

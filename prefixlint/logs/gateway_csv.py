@@ -3,14 +3,29 @@
 The column is `request_json`, or one of the other usual names, or any whose cell is a request body of a known API. A
 column with the response, if there is one, gives usage and output; time, model, session, user, durations and counters
 are found by their usual names. The remaining short columns become labels, except those named like credentials.
+
+Tables that Langfuse, LangSmith, Helicone, LiteLLM, Phoenix or CloudWatch export as CSV have the columns of their JSON
+exports, and are read as such.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from prefixlint.logs import Reader, Record
+from prefixlint.logs import (
+    Format,
+    Reader,
+    Record,
+    bedrock_invocation,
+    helicone,
+    langfuse,
+    langsmith,
+    litellm,
+    litellm_spend,
+    phoenix,
+)
 from prefixlint.logs._exchange import exchange, labels
 from prefixlint.logs._numbers import count, number, seconds, text
 from prefixlint.logs._usage import usage_of
@@ -20,6 +35,7 @@ from prefixlint.model import JsonObject, Latency, Request, Skip
 NAME = "gateway-csv"
 KIND = "csv"
 
+_TABLES: Any = (bedrock_invocation, helicone, langfuse, langsmith, litellm, litellm_spend, phoenix)
 _REQUEST = ("request_json", "requestjson", "request_body", "requestbody", "full_request", "@message", "request", "body")
 _OTHERS = ("payload", "prompt_json", "messages", "input", "params", "raw_request", "proxy_server_request")
 _RESPONSE = ("response_json", "responsejson", "response_body", "responsebody", "full_response", "response", "output")
@@ -37,10 +53,23 @@ def detect(record: Record) -> int:
     row = record.value
     if not isinstance(row, dict):
         return 0
+    if _exported(record) is not None:
+        return 93
     names = {name.strip().lower() for name in row if isinstance(name, str)}
     if not names.isdisjoint(_REQUEST[:4]):
         return 92
     return 60 if any(_is_json(cell) for cell in row.values()) else 0
+
+
+def _exported(record: Record) -> tuple[Format, Record] | None:
+    """Find the JSON format whose rows these are, and give the row as that format has it (empty cells left out)."""
+    row: Any = {name: cell for name, cell in record.value.items() if cell != ""}
+    logged = bedrock_invocation.unpack(row)
+    value = next(iter(logged), row) if logged is not None else row
+    as_json = replace(record, kind="json", value=value, body=value)
+    scored = [(item.detect(as_json), item) for item in _TABLES]
+    score, best = max(scored, key=lambda pair: pair[0])
+    return (best, as_json) if score >= 90 else None
 
 
 def _is_json(cell: Any) -> bool:
@@ -48,9 +77,20 @@ def _is_json(cell: Any) -> bool:
 
 
 class _Reader:
+    def __init__(self) -> None:
+        self._plain: set[tuple[str, ...]] = set()  # the columns of tables that are no export
+
     def feed(self, record: Record) -> list[Request | Skip] | None:
         if not isinstance(record.value, dict):
             return None
+        columns = tuple(record.value)
+        exported = None if columns in self._plain else _exported(record)
+        if exported is None:
+            self._plain.add(columns)
+        else:
+            item, as_json = exported
+            taken = item.reader().feed(as_json)
+            return None if taken is None else list(taken)
         row = {name.strip().lower(): cell for name, cell in record.value.items() if isinstance(name, str)}
         known = _known(row)
         answer = decoded(pick(row, *_RESPONSE))
