@@ -100,6 +100,15 @@ def test_sglang_metrics_export_of_a_real_server():
     assert all(r.format == "sglang-metrics" for r in found)
 
 
+def test_sglang_json_lines_cut_out_of_their_log_are_read(log):
+    path = SERVERS / "sglang_0.5.23_log_requests_json_level3.txt"
+    lines = path.read_text("utf-8").splitlines()
+    objects = [line[line.index("{") :] for line in lines if "{" in line]
+    facts = [[(r.content, r.usage, r.time, r.model, r.format) for r in found] for found in (log(*objects), log(*lines))]
+    assert facts[0] == facts[1]
+    assert len(facts[0]) == 3
+
+
 def sglang_finish(rid="a", fields="", out="", cached=4):
     return (
         f"[2026-11-29 13:07:38] Finish: obj=GenerateReqInput(rid='{rid}', session_id=None, {fields}stream=False), "

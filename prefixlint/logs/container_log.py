@@ -2,13 +2,16 @@
 
 `{"log": "INFO … Received request …", "stream": "stderr", "time": "…"}`: the inner line goes to the reader of the
 engine that wrote it; the collector's time is put before it where the line has no full date of its own. Other lines of
-the collector are stepped over.
+the collector are stepped over. Lines of SGLang's JSON log that were cut out of their log are read here as well.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from prefixlint.logs import _detect, _fields
 from prefixlint.logs._lines import ANY_ENGINE, HEAD
@@ -50,6 +53,8 @@ def detect(record: Record) -> int:
     value = record.value
     if not isinstance(value, dict):
         return 0
+    if _is_sglang(value):
+        return 94
     line = _line(value)
     if line is None:
         return 0
@@ -60,6 +65,21 @@ def detect(record: Record) -> int:
 
 def _line(value: Mapping[str, Any]) -> str | None:
     return next((value[name] for name in _LINES if isinstance(value.get(name), str)), None)
+
+
+def _is_sglang(value: Mapping[str, Any]) -> bool:
+    """Whether this is a line of SGLang's JSON log without what stands before its brace."""
+    return isinstance(value.get("obj"), dict) and str(value.get("event", "")).startswith("request.")
+
+
+def _sglang_line(value: Mapping[str, Any]) -> str:
+    """Write the line again; the keys that mark it come first."""
+    marks = {"timestamp": str(value.get("timestamp", "")), "event": str(value["event"])}
+    line = {**marks, **{key: one for key, one in value.items() if key not in marks}}
+    try:
+        return orjson.dumps(line).decode()
+    except orjson.JSONEncodeError:  # lone surrogates, huge numbers
+        return json.dumps(line)
 
 
 def reader() -> Reader:
@@ -76,6 +96,9 @@ class _Reader:
         if not detect(record):
             return None
         value = record.value
+        if _is_sglang(value):
+            line = _sglang_line(value)
+            return self._inner(replace(record, kind="text", value=line, body=line, envelope={}))
         line = (_line(value) or "").rstrip("\r\n")
         time = next((str(value[name]) for name in _TIMES if _fields.seconds(value.get(name)) is not None), None)
         if time is not None and "-" in time[:5]:
