@@ -335,12 +335,15 @@ def _dialects() -> tuple[Format, ...]:
     return tuple(item for item in formats() if getattr(item, "BODY", False))
 
 
-def guess_body(record: Record, body: Any, *, name: str, envelope: Mapping[str, Any] | None = None) -> list[Request]:
+def guess_body(
+    record: Record, body: Any, *, name: str, envelope: Mapping[str, Any] | None = None, **known: Any
+) -> list[Request]:
     """Read a body of any API dialect that stands inside another format's record.
 
     `body` may be a dict, a list of messages, or either as a JSON string. `envelope` holds what stands around it
     (default: the record's own): time, session, response and so on are found there by their usual names. The requests
-    carry `name` as their format. An empty list means that no dialect has such a body.
+    carry `name` as their format, and the fields of Request that are `known`. An empty list means that no dialect has
+    such a body.
     """
     body = maybe(body)
     inner, around = unwrap(body)
@@ -355,5 +358,5 @@ def guess_body(record: Record, body: Any, *, name: str, envelope: Mapping[str, A
         taken = reader.feed(offered)
         if taken is not None:
             found = [*taken, *reader.finish()]
-            return [replace(request, format=name) for request in found if isinstance(request, Request)]
+            return [replace(request, format=name, **known) for request in found if isinstance(request, Request)]
     return []

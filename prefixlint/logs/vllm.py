@@ -125,14 +125,8 @@ class _Draft:
 @dataclass(slots=True)
 class _Body:
     key: str
-    rid: str
-    time: float | None
     requests: list[Request]
-    probe: str
-
-    def unclaimed(self) -> list[Request]:
-        """Give the requests of a body about which no other line came."""
-        return [replace(one, id=self.rid, time=self.time) for one in self.requests]
+    last_text: str | None
 
 
 class _Reader:
@@ -164,7 +158,7 @@ class _Reader:
     def finish(self) -> Iterator[Request | Skip]:
         yield from (draft.request(self._model) for draft in self._held.drain())
         while self._bodies:
-            yield from self._bodies.popleft().unclaimed()
+            yield from self._bodies.popleft().requests
 
     def _note(self, line: str) -> None:
         if "max_log_len" in line and (found := _MAX_LOG_LEN.search(line)):
@@ -222,7 +216,7 @@ class _Reader:
         if requests is None:
             found = next((body for body in self._bodies if body.key == key), None)
             if found is None and prompt != "None":
-                found = next((body for body in self._bodies if body.probe and body.probe in prompt), None)
+                found = next((body for body in self._bodies if _is_in(body.last_text, prompt)), None)
             elif found is None and len(self._bodies) == 1:
                 found = self._bodies[0]
             if found is None:
@@ -241,10 +235,10 @@ class _Reader:
             return [Skip(record.path, record.line, "bad-json", "a vLLM log line holds a request body that is no JSON")]
         time = self._time(record, line, mark)
         key, _ = _split(mark["body"])
-        requests = guess_body(record, body, name=NAME, envelope={})
+        requests = guess_body(record, body, name=NAME, envelope={}, id=mark["body"], time=time)
         if requests:
-            self._bodies.append(_Body(key, mark["body"], time, requests, _probe(last_text(body))))
-        return self._bodies.popleft().unclaimed() if len(self._bodies) > _BODIES else ()
+            self._bodies.append(_Body(key, requests, last_text(body)))
+        return self._bodies.popleft().requests if len(self._bodies) > _BODIES else ()
 
     def _read_output(self, rid: str, line: str, mark: re.Match[str]) -> None:
         self._outputs = True
@@ -277,8 +271,9 @@ def _split(rid: str) -> tuple[str, int]:
     return key, 0
 
 
-def _probe(text: str | None) -> str:
-    """Give the longest piece of a text that looks the same in a Python repr (at most 80 characters)."""
+def _is_in(text: str | None, raw: str) -> bool:
+    """Whether the longest piece of a text that a Python repr leaves as it is stands in a repr."""
     if not text:
-        return ""
-    return max(re.split(r"[^ -&(-\[\]-~]", text[-2000:]), key=len).strip()[-80:]
+        return False
+    piece = max(re.split(r"[^ -&(-\[\]-~]", text[-2000:]), key=len).strip()[-80:]
+    return bool(piece) and piece in raw
