@@ -286,7 +286,7 @@ def _spread_object(
 def one(path: str, line: int, stream: BinaryIO, layout: str) -> Iterator[Raw]:
     """Give the record of one line again, as the first reading gave it; the stream stands at the start of that line."""
     data = stream.readline(MAX_LINE)
-    if layout == "text":
+    if layout == "text" or data.rstrip() == b"{":
         yield from _one_of_text(path, line, data, stream)
         return
     try:
