@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -183,9 +185,10 @@ def _from_hub(repo: str, revision: str | None, *, offline: bool) -> ModelFiles:
 
     name = repo if revision is None else f"{repo}@{revision}"
     try:
-        folder = snapshot_download(
-            repo, revision=revision, allow_patterns=list(HUB_PATTERNS), local_files_only=offline, etag_timeout=10
-        )
+        with _quiet():
+            folder = snapshot_download(
+                repo, revision=revision, allow_patterns=list(HUB_PATTERNS), local_files_only=offline, etag_timeout=10
+            )
     except GatedRepoError as error:
         raise ModelError(
             f"{name} is gated: its licence must be accepted on the hub first",
@@ -202,7 +205,24 @@ def _from_hub(repo: str, revision: str | None, *, offline: bool) -> ModelFiles:
             slug="model-unreachable",
             hint="without a network use --model FOLDER, --tokenizer FILE, or no --model for the embedded stand-in",
         ) from error
-    return _read_folder(Path(folder), name=name, source="hub")
+    return _read_folder(Path(folder), name=name, source="hub", offline=offline)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the hub's client and transformers from talking to the terminal."""
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    talkative = not are_progress_bars_disabled()
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        logging.disable(before)
+        if talkative:
+            enable_progress_bars()
 
 
 def _first_line(error: BaseException) -> str:
@@ -210,14 +230,16 @@ def _first_line(error: BaseException) -> str:
     return text.splitlines()[0][:200]
 
 
-def _read_folder(folder: Path, *, name: str, source: Source, tokenizer: Path | None = None) -> ModelFiles:
+def _read_folder(
+    folder: Path, *, name: str, source: Source, tokenizer: Path | None = None, offline: bool = True
+) -> ModelFiles:
     tokenizer_config = _read_json(folder / "tokenizer_config.json") or {}
     config = _read_json(folder / "config.json")
     templates = _templates(folder, tokenizer_config)
     return ModelFiles(
         name=name,
         source=source,
-        tokenizer=tokenizer or _tokenizer_of(folder, name, source),
+        tokenizer=tokenizer or _tokenizer_of(folder, name, source, offline=offline),
         templates=MappingProxyType(templates),
         special_tokens=MappingProxyType(_special_tokens(folder, tokenizer_config)),
         add_bos=_flag(tokenizer_config, "add_bos_token"),
@@ -227,7 +249,7 @@ def _read_folder(folder: Path, *, name: str, source: Source, tokenizer: Path | N
     )
 
 
-def _tokenizer_of(folder: Path, name: str, source: Source) -> Path | str:
+def _tokenizer_of(folder: Path, name: str, source: Source, *, offline: bool) -> Path | str:
     path = folder / "tokenizer.json"
     if path.is_file():
         if _head(path).startswith(_LFS):
@@ -237,22 +259,22 @@ def _tokenizer_of(folder: Path, name: str, source: Source) -> Path | str:
         raise ModelError(
             f"{folder} holds no tokenizer", slug="no-tokenizer", hint="point at the folder that has the tokenizer.json"
         )
-    return _converted(name if source == "hub" else str(folder))
+    return _converted(name if source == "hub" else str(folder), offline=offline)
 
 
-def _converted(where: str) -> str:
+def _converted(where: str, *, offline: bool) -> str:
     """Let transformers turn another kind of tokenizer (tiktoken ranks, SentencePiece) into a tokenizer.json."""
-    hint = "pip install 'prefixlint[hf]': transformers can convert it"
     if importlib.util.find_spec("transformers") is None:
+        hint = "pip install 'prefixlint[hf]': transformers can convert it"
         raise ModelError(f"{where} has no tokenizer.json", slug="needs-transformers", hint=hint)
-    from transformers import AutoTokenizer
-
-    repo, _, revision = where.partition("@")
+    repo, _, revision = (where, "", "") if Path(where).is_dir() else where.partition("@")
     try:
-        if Path(where).is_dir():
-            loaded = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
-        else:
-            loaded = AutoTokenizer.from_pretrained(repo, revision=revision or "main", trust_remote_code=False)
+        with _quiet():
+            from transformers import AutoTokenizer
+
+            loaded = AutoTokenizer.from_pretrained(
+                repo, revision=revision or "main", trust_remote_code=False, local_files_only=offline
+            )
         return str(loaded.backend_tokenizer.to_str())
     except Exception as error:  # whatever a foreign tokenizer makes transformers raise
         raise ModelError(

@@ -404,7 +404,7 @@ HOSTILE = {
     "sort": "{{ (range(99999) | list * 9) | sort | length }}" + "{{ (range(99999) | list * 9) | sort | length }}" * 60,
     "escape": "{% set ns = namespace(x='&' * 1000) %}{% for i in range(99) %}{% set ns.x = ns.x | forceescape | replace('&', '&&&') %}{% endfor %}",
     "deep text": "{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}",
-    "deep data": "{% set ns = namespace(x=[]) %}{% for i in range(5000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}",
+    "deep data": "{% set ns = namespace(x=[]) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}",
     "import": "{% include 'etc/passwd' %}",
     "sandbox": "{{ raise_exception.__globals__['json'] }}",
     "sandbox attr": "{{ (cycler | attr('__init__')).__globals__ }}",
