@@ -119,7 +119,7 @@ class Guards:
         return [*item, *item.values()] if isinstance(item, Mapping) else item
 
     def looked_at(self, value: Any) -> Any:
-        """Charge a comparison with a value, and give the value."""
+        """Charge a comparison with a value, or its hash, and give the value."""
         kind = type(value)
         if kind is str:
             if len(value) > 4096:
@@ -268,11 +268,35 @@ _COSTS = {
     **dict.fromkeys(("title", "wordcount", "urlencode", "xmlattr", "sort", "unique", "groupby", "dictsort"), 20),
     **dict.fromkeys(("escape", "e", "forceescape", "list"), 8),
     **dict.fromkeys(("min", "max", "join", "indent", "replace", "center", "truncate", "string", "trim", "safe"), 1),
-    **dict.fromkeys(("upper", "lower", "capitalize", "reverse", "format", "sum", "slice", "batch", "round"), 1),
+    **dict.fromkeys(
+        ("upper", "lower", "capitalize", "reverse", "format", "sum", "slice", "batch", "round", "int", "float", "attr"),
+        1,
+    ),
 }
 _LAZY = ("map", "select", "reject", "selectattr", "rejectattr", "batch", "slice", "unique", "items")
 _NEVER_THE_SAME = ("random",)
-_COMPARISONS = ("in", "eq", "equalto", "==", "ne", "!=", "lt", "lessthan", "<", "le", "<=", "gt", "greaterthan", ">")
+_TESTS = (
+    "in",
+    "lower",
+    "upper",
+    "filter",
+    "test",
+    "ge",
+    ">=",
+    "eq",
+    "equalto",
+    "==",
+    "ne",
+    "!=",
+    "lt",
+    "lessthan",
+    "<",
+    "le",
+    "<=",
+    "gt",
+    "greaterthan",
+    ">",
+)
 
 
 def guard_filters(filters: dict[str, Callable[..., Any]], guards: Guards) -> None:
@@ -293,7 +317,7 @@ def guard_tests(tests: dict[str, Any], guards: Guards) -> None:
 
         return charged
 
-    for name in (*_COMPARISONS, ">="):
+    for name in _TESTS:
         if name in tests:
             tests[name] = guarded(tests[name])
 
@@ -317,6 +341,9 @@ def _guarded(name: str, function: Callable[..., Any], guards: Guards) -> Callabl
     @wraps(function)
     def charged(*args: Any, **kwargs: Any) -> Any:
         value = args[skipped] if len(args) > skipped else None
+        for argument in (*args[skipped + 1 :], *kwargs.values()):
+            if not isinstance(argument, str | int | float):
+                guards.weigh(argument)
         if type(value) is str:
             meter.charge(cost * len(value))
         elif cost and value is not None and not isinstance(value, int | float):
@@ -369,6 +396,11 @@ def _round(_guards: Guards, _value: Any, precision: Any = 0, *_: Any, **__: Any)
         raise LimitError("it rounds to hundreds of decimal places")
 
 
+def _int(_guards: Guards, value: Any, *_: Any, **__: Any) -> None:
+    if isinstance(value, str | bytes) and len(value) > _INT_BITS // 4:  # four bits a hexadecimal digit
+        raise LimitError("it reads a number of thousands of digits")
+
+
 def _format(guards: Guards, value: Any, *args: Any, **kwargs: Any) -> None:
     guards.printf(str(value), kwargs or args)
 
@@ -384,6 +416,7 @@ _EXTRAS: dict[str, Callable[..., None]] = {
     "join": _join,
     "wordwrap": _wordwrap,
     "round": _round,
+    "int": _int,
     "format": _format,
     "center": _width,
     "batch": _width,

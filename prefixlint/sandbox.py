@@ -17,7 +17,7 @@ import jinja2
 import jinja2.ext
 from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, Frame
-from jinja2.runtime import Context, LoopContext
+from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedFormatter
 from jinja2.utils import Namespace
 
@@ -95,6 +95,21 @@ class _MeteredCode(CodeGenerator):
                 self.visit(bound, frame)
             self.write(", ")
         self.write("))")
+
+    def visit_Pair(self, node: nodes.Pair, frame: Frame) -> None:  # noqa: N802
+        if isinstance(node.key, nodes.Const):
+            self.visit(node.key, frame)
+        else:
+            self._call("looked_at", [node.key], frame)
+        self.write(": ")
+        self.visit(node.value, frame)
+
+    def visit_Dict(self, node: nodes.Dict, frame: Frame) -> None:  # noqa: N802
+        self.write("{")
+        for item in node.items:
+            self.visit_Pair(item, frame)
+            self.write(", ")
+        self.write("}")
 
     def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:  # noqa: N802
         """Charge for what is compared. A comparison with a constant is short, unless it searches in something."""
@@ -263,14 +278,24 @@ class Environment(ImmutableSandboxedEnvironment):
             safe = self._safe[kind, attribute] = self.is_safe_attribute(obj, attribute, value)
         return value if safe else self.unsafe_undefined(obj, attribute)
 
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """Look up `obj[argument]`; a key made by the template is charged, since it is hashed and may be printed."""
+        kind = type(argument)
+        if kind is not str and kind is not int:
+            self.guards.looked_at(argument)
+        return super().getitem(obj, argument)
+
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805, PYI063  Jinja's
         """Call something; methods of strings are charged first."""
-        owner = getattr(__obj, "__self__", None)
-        if isinstance(owner, str | bytes):
-            args = __self.guards.method(owner, __obj.__name__, args)
-        elif type(owner) is int:
+        if type(__obj) is not Macro:
+            owner = getattr(__obj, "__self__", None)
+            if isinstance(owner, str | bytes):
+                args = __self.guards.method(owner, __obj.__name__, args)
+            elif isinstance(owner, int) or owner is int:
+                for arg in args:
+                    width(len(arg) * 2**10 if isinstance(arg, bytes) else arg)
             for arg in args:
-                width(arg)
+                __self.guards.looked_at(arg)
         return super().call(__context, __obj, *args, **kwargs)
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
@@ -294,8 +319,10 @@ class Environment(ImmutableSandboxedEnvironment):
         sort_keys: bool = False,
     ) -> str:
         """Give JSON without HTML escapes, as transformers does."""
+        if indent is not None or separators is not None:
+            self.guards.weigh([indent, separators])
         known = self.known_json.get(id(x))
-        style = (ensure_ascii, indent, separators, sort_keys)
+        style = (bool(ensure_ascii), indent, separators, bool(sort_keys))
         if known is not None and known[0] is x:
             text = known[1].get(style)
             if text is not None:

@@ -247,6 +247,8 @@ SNIPPETS = [
     "{{ 9 | string | int + 1 }}{{ '0x1f' | int(base=16) }}{{ '1.5' | float }}{{ 123456 | filesizeformat }}{{ 'a b' | wordcount }}{{ 'ab' | reverse }}",
     "{{ [2, 1] | min }}{{ ['a', 'B'] | max }}{{ {'a': '<'} | xmlattr }}{{ '<p>x</p>' | striptags }}{{ 'a' * 300 | int }}{{ ('a' * 300) | truncate(9) }}",
     "{% generation %}{% for m in messages %}{{ m.role }}{% endfor %}{% endgeneration %}",
+    "{{ {'a': 1, 2: 'b', messages[0].role: 3, (1, 2): 4} }}{{ {(1, 2): 'x'}[(1, 2)] }}{{ {} }}{{ {'a': {}}.a.get('b', 3) }}",
+    "{{ 'ff' | int(base=16) }}{{ 'x' | int(7) }}{{ 'AB' is upper }}{{ 'x' is filter }}{{ messages[0] | attr('x') }}{{ (5).bit_length() }}",
     "{% set messages = messages[1:] %}{{ messages | length }}{{ self }}",
     "{{ range(200000) }}",
 ]
@@ -409,6 +411,30 @@ HOSTILE = {
     "sandbox": "{{ raise_exception.__globals__['json'] }}",
     "sandbox attr": "{{ (cycler | attr('__init__')).__globals__ }}",
     "sandbox format": "{{ '{0.__class__.__init__.__globals__}'.format(cycler) }}",
+}
+
+
+DOUBLED = "{% set ns = namespace(x=(1,)) %}{% for i in range(99) %}{% set ns.x = (ns.x, ns.x) %}{% endfor %}"
+HOSTILE |= {
+    "hashed key": DOUBLED + "{{ {}[ns.x] }}",
+    "hashed pair": DOUBLED + "{{ {ns.x: 1} | length }}",
+    "hashed get": DOUBLED + "{{ messages[0].get(ns.x) }}",
+    "hashed search": DOUBLED + "{{ ns.x in {} }}",
+    "hashed dict": DOUBLED + "{{ dict([[ns.x, 1]]) | length }}",
+    "hashed test": DOUBLED + "{{ ns.x is filter }}",
+    "hashed name": DOUBLED + "{{ [1] | map(ns.x) | list }}",
+    "hashed json style": DOUBLED + "{{ tools | tojson(indent=ns.x) }}",
+    "hashed arguments": "{% macro f() %}{% set ns.x = varargs %}{% endmacro %}{% set ns = namespace(x=(1,)) %}{% for i in range(99) %}{{ f(ns.x, ns.x) }}{% endfor %}{{ {}[ns.x] }}",
+    "compared in a loop": DOUBLED + "{% for i in [1, 2] %}{{ loop.changed(ns.x) }}{% endfor %}",
+    "named attribute": DOUBLED + "{{ messages | attr(ns.x) }}",
+    "named undefined": DOUBLED + "{{ messages[ns.x].a }}",
+    "refused with": DOUBLED + "{{ raise_exception(ns.x) }}",
+    "replaced with": DOUBLED + "{{ 'a' | replace('a', ns.x) }}",
+    "joined with": DOUBLED + "{{ ['a', 'b'] | join(ns.x) }}",
+    "hexadecimal": "{% set a = ('f' * 60000000) | int(base=16) %}{% set b = ('f' * 30000000) | int(base=16) %}{{ a // b > 1 }}",
+    "from_bytes": "{% set a = (1).from_bytes('f' * 60000000, 'big') %}{% set b = (1).from_bytes(('f' * 30000000).encode(), 'big') %}{{ a // b > 1 }}",
+    "straight line": "{% set x = 'A' * 60000000 %}" + "{% if x is upper %}{% endif %}" * 3000,
+    "straight search": "{% set x = 'A' * 60000000 %}" + "{% if 'b' in x %}{% endif %}" * 3000,
 }
 
 
