@@ -12,6 +12,7 @@ from prefixlint import __version__
 # name -> (module, attribute, short help); the help stands here so that --help imports no command
 _COMMANDS = {
     "analyze": ("prefixlint.cli_analyze", "analyze", "What the prefix cache could serve of the requests in a log."),
+    "record": ("prefixlint.cli_record", "record", "Get a log: a recording proxy, or settings for a server."),
 }
 
 

@@ -141,8 +141,14 @@ class Ingest:
             table.set_tokens(self.encoder.add_ids(content.ids), self._output_ids(request.output))
         else:
             assert isinstance(content, Fingerprint)
-            table.set_none()
-            _count(out.no_prompt, "fingerprint")
+            self._fingerprint(request, content, out)
+
+    def _fingerprint(self, request: Request, content: Fingerprint, out: Ingested) -> None:
+        if content.ids:
+            out.table.set_tokens(self.encoder.add_ids(content.ids), self._output_ids(request.output))
+        else:
+            out.table.set_none()
+            _count(out.no_prompt, "a fingerprint without tokens")
 
     def _messages(self, request: Request, content: Messages, table: Table) -> None:
         if self.template is None:

@@ -73,20 +73,31 @@ class BlockHashes:
 
 @dataclass(frozen=True, slots=True)
 class FingerprintSegment:
-    """One segment of a prompt that was recorded without its text: where it stood, how long it was, a salted hash."""
+    """One segment of a prompt that was recorded without its text: where it stood, how long it was, a salted hash.
+
+    `marks` are hashes of its beginnings, one for each grain of characters: equal as far as two segments are equal.
+    """
 
     role: str
     path: str
     digest: str
     chars: int
+    marks: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """A prompt recorded without text, as segments in wire order (tools, system, messages)."""
+    """A prompt recorded without text, as segments in wire order (tools, system, messages).
+
+    `ids` stand for its tokens: two prompts under one salt have equal ids exactly as far as their tokens are equal. They
+    are those of `tokenizer`, or, where it is None, an estimate from the lengths. `grain` is the characters of a mark.
+    """
 
     segments: Sequence[FingerprintSegment]
     salt_id: str
+    ids: Sequence[int] = ()
+    tokenizer: str | None = None
+    grain: int = 1
 
 
 @dataclass(frozen=True, slots=True)

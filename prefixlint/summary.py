@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prefixlint import attribute, bodies, simulate
+from prefixlint import attribute, bodies, fingerprints, simulate
 from prefixlint.counting import Counted
 from prefixlint.ingest import Ingested
 from prefixlint.logs import _recipes
-from prefixlint.model import Messages, MissCause, Request, Text
+from prefixlint.model import Fingerprint, Messages, MissCause, Request, Text
 from prefixlint.reported import likely_causes, reported
 from prefixlint.results import (
     Analysis,
@@ -308,6 +308,8 @@ def _logged_place(earlier: Request | None, later: Request | None) -> tuple[str, 
     """Give path and character of the first difference of two logged bodies."""
     if earlier is None or later is None:
         return None
+    if isinstance(earlier.content, Fingerprint) and isinstance(later.content, Fingerprint):
+        return fingerprints.place(earlier.content, later.content)
     found = bodies.first_difference(earlier.body, later.body)
     return (found.path, found.char) if found else None
 
