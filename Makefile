@@ -88,7 +88,7 @@ format: $(CHECKABLE)
 types: $(CHECKABLE)
 	$(RUN) mypy
 	$(RUN) mypy docs/generate.py fixtures/logs/make_demo.py
-	$(RUN) mypy tests/benchmarks/*.py
+	MYPYPATH=tests/benchmarks $(RUN) mypy --explicit-package-bases tests/benchmarks/*.py
 
 imports: $(CHECKABLE)
 	$(BIN)/lint-imports
