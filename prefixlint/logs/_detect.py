@@ -345,18 +345,22 @@ def guess_body(
     carry `name` as their format, and the fields of Request that are `known`. An empty list means that no dialect has
     such a body.
     """
+    return [replace(request, format=name, **known) for request in in_dialect(record, body, envelope)]
+
+
+def in_dialect(record: Record, body: Any, envelope: Mapping[str, Any] | None = None) -> list[Request]:
+    """Read a body as `guess_body` does; the requests carry the name of the dialect as their format."""
     body = maybe(body)
     inner, around = unwrap(body)
     outer = record.envelope if envelope is None else envelope
     merged = {**outer, **around} if around else outer
     offered = Record(record.path, record.line, "json", inner, inner, merged, record.part)
-    scored = sorted(((-item.detect(offered), item.NAME, item) for item in _dialects()), key=lambda one: one[:2])
-    for score, _, item in scored:
-        if score >= 0:
-            break
+    scored = [(-score, item.NAME, item) for item in _dialects() if (score := item.detect(offered)) > 0]
+    if len(scored) > 1:
+        scored.sort(key=lambda one: one[:2])
+    for _, _, item in scored:
         reader = item.reader()
         taken = reader.feed(offered)
         if taken is not None:
-            found = [*taken, *reader.finish()]
-            return [replace(request, format=name, **known) for request in found if isinstance(request, Request)]
+            return [request for request in (*taken, *reader.finish()) if isinstance(request, Request)]
     return []

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from prefixlint.logs import Record
-from prefixlint.logs._detect import guess_body
+from prefixlint.logs._detect import in_dialect
 from prefixlint.logs._fields import as_response, output_of, text, usage_of
 from prefixlint.logs._secrets import is_secret
 from prefixlint.logs._values import table
@@ -28,7 +28,7 @@ def exchange(
     that is None as well.
     """
     envelope: JsonObject = {} if answer is None else {"response": answer}
-    found = guess_body(record, body, name=name, envelope=envelope) if body else []
+    found = in_dialect(record, body, envelope) if body else []
     if not found and absent is not None:
         response = as_response(answer) or table(answer)
         bare = Request(
@@ -44,7 +44,7 @@ def exchange(
         )
         found = [bare]
     for request in found:
-        yield _with(request, known)
+        yield _with(request, name, known)
 
 
 def _reported(response: JsonObject) -> Usage | None:
@@ -52,15 +52,15 @@ def _reported(response: JsonObject) -> Usage | None:
     return next((found for usage in held if (found := usage_of(usage)) is not None), None)
 
 
-def _with(request: Request, known: Mapping[str, Any]) -> Request:
-    """Give the request with what the envelope knows (written out: `replace` costs as much as reading a body)."""
+def _with(request: Request, name: str, known: Mapping[str, Any]) -> Request:
+    """Give the request as one of `name`, with what the envelope knows (written out, since `replace` is slow)."""
     know = known.get
     fields, usage, latency = know("fields"), know("usage"), know("latency")
     return Request(
         request.path,
         request.line,
         request.content,
-        request.format,
+        name,
         request.part,
         _first(know("id"), request.id),
         _first(know("time"), request.time),

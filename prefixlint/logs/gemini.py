@@ -83,9 +83,11 @@ def _answer(record: Record) -> Any:
 class _Reader:
     def feed(self, record: Record) -> list[Request | Skip] | None:
         body, answer = record.body, _answer(record)
-        if not is_body(body):
+        own = is_body(body)
+        if not own:
             body = _full_request(record.value)
-        if not is_body(body) and not _answered(record):
+            own = is_body(body)
+        if not own and not _answered(record):
             return None
         around: Mapping[str, Any] = record.envelope
         if not around and record.value is not body and isinstance(record.value, dict):
@@ -94,15 +96,16 @@ class _Reader:
             "id": text(pick(around, "key")) or _of(answer, "responseId", "response_id"),
             "time": seconds(pick(around, "logging_time", "loggingTime", "processed_time")) if around else None,
             "model": text(pick(around, "model")) or _of(answer, "modelVersion", "model_version"),
-            "usage": usage(answer),
-            "output": output(answer),
+            "usage": None if answer is None else usage(answer),
+            "output": None if answer is None else output(answer),
         }
-        if not is_body(body):
+        if not own:
             return [build(record, NAME, NoPrompt("no-body"), body={}, envelope=around, **known)]
         if "config" in body:
             body = {**table(body["config"]), **body}
-        labelled = table(body.get("labels"))
-        known |= {"params": params(body), "namespace": _namespace(body), "user": text(labelled.get("user"))}
+        if "labels" in body:
+            known["user"] = text(table(body["labels"]).get("user"))
+        known |= {"params": params(body), "namespace": _namespace(body)}
         return [build(record, NAME, content(body), body=body, envelope=around, **known)]
 
     def finish(self) -> list[Request | Skip]:
