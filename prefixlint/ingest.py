@@ -30,6 +30,9 @@ from prefixlint.tokens import Encoder
 # Skipped lines beyond this are counted but not kept: a log of another format may skip every line.
 KEPT_SKIPS = 1000
 
+# What engines and providers call an output that the length limit ended.
+_BY_LENGTH = ("length", "max_tokens", "MAX_TOKENS", "max_output_tokens")
+
 ServerTokens = Callable[[Request], Sequence[int]]
 
 
@@ -65,9 +68,8 @@ class History:
 class Ingested:
     """What a log holds, ready to be replayed.
 
-    `partial` counts requests by the part of their prompt that the log leaves out (`Messages.missing`).
-    `refused` counts requests by the reason for which they have no tokens; `orphans` and `turns` count the earlier turns
-    that conversations refer to, and how many of them the log does not hold.
+    `no_prompt` counts requests without a prompt by the slug of the reason, `refused` those whose prompt could not be
+    rendered by what the chat template said, `partial` those of which the log leaves a part out (`Messages.missing`).
     """
 
     table: Table
@@ -75,6 +77,7 @@ class Ingested:
     skipped: list[Skip] = field(default_factory=list)
     skipped_total: int = 0
     no_prompt: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
     partial: dict[str, int] = field(default_factory=dict)
     history: History = field(default_factory=History)
 
@@ -88,6 +91,7 @@ class Ingest:
     by: Sequence[str] = ()
     keep_ids: bool = False
     server_tokens: ServerTokens | None = None
+    stop_ids: frozenset[int] = frozenset()
 
     def run(self, items: Iterable[Request | Skip]) -> Ingested:
         """Read all requests; the caller may stop the iteration, what was read so far is complete."""
@@ -110,6 +114,8 @@ class Ingest:
             conversation=_conversation(request, family),
             group=tuple(field_value(request, key) for key in self.by),
         )
+        out.table.cut.append(_last_not_computed(request.output, self.stop_ids))
+        out.table.as_ids.append(isinstance(request.content, TokenIds))
         if self.keep_ids and request.id is not None:
             out.table.ids[row] = request.id
         content = request.content
@@ -121,7 +127,10 @@ class Ingest:
             self._content(request, content, out)
         except TemplateRefusedError as error:
             out.table.set_none()
-            _count(out.no_prompt, f"{error.slug}: {error.message}")
+            _count(out.refused, error.message)
+        except ValueError as error:
+            out.table.set_none()
+            _count(out.refused, str(error))
 
     def _content(self, request: Request, content: Any, out: Ingested) -> None:
         table = out.table
@@ -148,7 +157,7 @@ class Ingest:
             out.table.set_tokens(self.encoder.add_ids(content.ids), self._output_ids(request.output))
         else:
             out.table.set_none()
-            _count(out.no_prompt, "a fingerprint without tokens")
+            _count(out.refused, "a fingerprint without tokens")
 
     def _messages(self, request: Request, content: Messages, table: Table) -> None:
         if self.template is None:
@@ -177,6 +186,16 @@ class Ingest:
         if output is None or not output.text:
             return ()
         return self.encoder.add(output.text, special=False)
+
+
+def _last_not_computed(output: Output | None, stop_ids: frozenset[int]) -> bool:
+    """Tell whether the output's last token was only sampled: it has no KV, so no later request can reuse it.
+
+    True where the length limit ended it, or where the log shows the stop token itself.
+    """
+    if output is None:
+        return False
+    return output.finish in _BY_LENGTH or bool(output.ids and output.ids[-1] in stop_ids)
 
 
 def field_value(request: Request, key: str) -> str | None:

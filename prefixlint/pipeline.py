@@ -115,7 +115,14 @@ def _read(log: _Log, options: Options, files: ModelFiles, watch: Watch) -> _Run:
     encoder = Encoder(files.tokenizer, bos=files.raw_start())
     template = renderer(files) if files.templates or files.renderer == "harmony" else None
     server = counting.server_tokens(options.tokens_from) if options.tokens_from else None
-    ingest = Ingest(encoder, template, by=options.by, keep_ids=watch.on_request is not None, server_tokens=server)
+    ingest = Ingest(
+        encoder,
+        template,
+        by=options.by,
+        keep_ids=watch.on_request is not None,
+        server_tokens=server,
+        stop_ids=frozenset(encoder.special_ids([files.special_tokens.get("eos_token", "")])),
+    )
     read = ingest.run(_selected(log.read(watch.on_bytes), options))
     if not len(read.table):
         raise LogRefusedError(
@@ -156,6 +163,7 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
             table=table,
             read=run.read,
             encoder=run.encoder,
+            stand_in=run.files.stand_in,
             order=order,
             order_name=order_name,
             rows=rows,
@@ -184,7 +192,7 @@ def _replay(
         prompts = encoder.sequences(table.prompt_segments(row) for row in members)
         outputs = encoder.sequences(table.output_segments(row) for row in members)
         for row, prompt, output in zip(members, prompts, outputs, strict=True):
-            yield simulate.Arrival(row, table.namespace[row], prompt, output)
+            yield simulate.Arrival(row, table.namespace[row], prompt, output[:-1] if table.cut[row] else output)
 
     return simulate.run(arrivals(), chosen, block_size=options.block_size)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from prefixlint import attribute, bodies, fingerprints, simulate
 from prefixlint.counting import Counted
 from prefixlint.ingest import Ingested
-from prefixlint.logs import _recipes
+from prefixlint.logs import why_no_prompt
 from prefixlint.model import Fingerprint, Messages, MissCause, Request, Text
 from prefixlint.reported import likely_causes, reported
 from prefixlint.results import (
@@ -54,6 +54,7 @@ class Material:
     table: Table
     read: Ingested
     encoder: Encoder
+    stand_in: bool
     order: Rows
     order_name: str
     rows: Rows
@@ -284,9 +285,8 @@ def _family_engine(served: Served, best: Served, where: Rows) -> FamilyEngine:
 
 def _place(material: Material, spot: attribute.Place, seen: Mapping[int, Request]) -> VolatilePlace:
     parting, table = spot.example, material.table
-    earlier, later = (table.prompt_segments(row) for row in (parting.partner, parting.row))
-    here, there = (_segment_text(material, s, parting.segment) for s in (earlier, later))
-    lead = _segment_text(material, later, parting.segment - 1) if parting.segment else ""
+    here, there = (_segment_text(material, row, parting.segment) for row in (parting.partner, parting.row))
+    lead = _segment_text(material, parting.row, parting.segment - 1) if parting.segment else ""
     at = _logged_place(seen.get(parting.partner), seen.get(parting.row))
     path, line, _ = table.where(parting.row)
     return VolatilePlace(
@@ -300,8 +300,18 @@ def _place(material: Material, spot: attribute.Place, seen: Mapping[int, Request
     )
 
 
-def _segment_text(material: Material, segments: attribute.Ids, index: int) -> str:
-    return material.encoder.text(int(segments[index])) if index < segments.size else ""
+def _segment_text(material: Material, row: int, index: int) -> str:
+    segments = material.table.prompt_segments(row)
+    if index >= segments.size:
+        return ""
+    if _foreign(material, row):
+        return " ".join(map(str, material.encoder.ids([int(segments[index])]).tolist()))
+    return material.encoder.text(int(segments[index]))
+
+
+def _foreign(material: Material, row: int) -> bool:
+    """Tell whether a prompt's ids are of another vocabulary than the tokenizer at hand: then they are shown as ids."""
+    return material.stand_in and bool(material.table.as_ids[row])
 
 
 def _logged_place(earlier: Request | None, later: Request | None) -> tuple[str, int] | None:
@@ -332,6 +342,8 @@ def _shared_prefixes(material: Material) -> list[SharedPrefix]:
 
 def _tail(material: Material, row: int, length: int) -> str:
     ids = material.encoder.ids(material.table.prompt_segments(row))[:length]
+    if _foreign(material, row):
+        return " ".join(map(str, ids[-8:].tolist()))
     return material.encoder.decode(ids[-40:])[-_TAIL:]
 
 
@@ -354,11 +366,14 @@ def _input(material: Material) -> Input:
 
 def _notes(material: Material) -> list[Note]:
     read = material.read
-    notes = [Note("no-tokens", f"{n:,} requests have no prompt to count: {why}") for why, n in read.no_prompt.items()]
+    notes = [
+        Note("no-prompt", _with_hint(f"{n:,} requests without a prompt: ", *why_no_prompt(slug)))
+        for slug, n in read.no_prompt.items()
+    ]
+    notes += [Note("refused-prompt", f"{n:,} requests were not counted: {why}") for why, n in read.refused.items()]
     for slug, n in read.partial.items():
-        why = _recipes.load()["refusals"].get(slug, {}).get("reason", slug)
-        partial = f"{n:,} prompts are known only in part, so their tokens and hits are too few: {why}"
-        notes.append(Note("partial-prompts", f"{partial}; {hint}" if (hint := _recipes.hint(slug)) else partial))
+        head = f"{n:,} prompts are known only in part, so their tokens and hits are too few: "
+        notes.append(Note("partial-prompts", _with_hint(head, *why_no_prompt(slug))))
     referred, missing = read.history.referred, read.history.missing
     if referred >= _FEW_TURNS and missing / referred > _MISSING_TURNS:
         share = f"{missing:,} of {referred:,} earlier turns that conversations refer to are not in the log"
@@ -367,6 +382,10 @@ def _notes(material: Material) -> list[Note]:
         )
     notes += [Note("tokenizer", text) for text in material.encoder.notes]
     return notes
+
+
+def _with_hint(head: str, reason: str, hint: str | None) -> str:
+    return f"{head}{reason}; {hint}" if hint else head + reason
 
 
 def _logged_places(material: Material, account: _Account) -> dict[int, tuple[str, int]]:
@@ -379,7 +398,7 @@ def _logged_places(material: Material, account: _Account) -> dict[int, tuple[str
         if not isinstance(request.content, Messages | Text):
             continue
         texts = [encoder.text(s) for s in table.prompt_segments(parting.row).tolist()]
-        other = _segment_text(material, table.prompt_segments(parting.partner), parting.segment)
+        other = _segment_text(material, parting.partner, parting.segment)
         here = texts[parting.segment] if parting.segment < len(texts) else ""
         offset = sum(map(len, texts[: parting.segment])) + attribute.first_difference(other, here)[0]
         place = bodies.locate(request.body, "".join(texts), offset)

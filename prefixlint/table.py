@@ -67,7 +67,10 @@ def _floats() -> array[float]:
 
 @dataclass(slots=True)
 class Table:
-    """Columns of requests. Times are epoch seconds, NaN where unknown; counts are tokens, UNKNOWN where unreported."""
+    """Columns of requests. Times are epoch seconds, NaN where unknown; counts are tokens, UNKNOWN where unreported.
+
+    `cut` says that the last token of the output was sampled but not computed; `as_ids` that the log gave token ids.
+    """
 
     paths: Names = field(default_factory=Names)
     formats: Names = field(default_factory=Names)
@@ -89,6 +92,8 @@ class Table:
     prompt: array[int] = field(default_factory=_longs)
     cached: array[int] = field(default_factory=_longs)
     written: array[int] = field(default_factory=_longs)
+    cut: array[int] = field(default_factory=_bytes)
+    as_ids: array[int] = field(default_factory=_bytes)
     ends: array[int] = field(default_factory=_longs)
     output_ends: array[int] = field(default_factory=_longs)
     segments: array[int] = field(default_factory=_unsigned)

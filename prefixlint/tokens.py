@@ -150,6 +150,11 @@ class Encoder:
         """Give the text of some tokens, special ones included; ids that the vocabulary lacks vanish."""
         return str(self._slow.decode([int(i) for i in ids], skip_special_tokens=False))
 
+    def special_ids(self, contents: Iterable[str]) -> list[int]:
+        """Give the ids of these tokens of the vocabulary; those that it lacks are left out."""
+        ids = (self._slow.token_to_id(content) for content in contents)
+        return [i for i in ids if i is not None]
+
     @property
     def library(self) -> str:
         """The library that tokenizes now."""

@@ -87,6 +87,31 @@ def test_a_generated_answer_is_reusable_when_the_log_has_it(tmp_path, model):
     assert engine(analyze(log, "--model", model), "sglang")["cached_tokens"] == 13
 
 
+@pytest.mark.parametrize(("finish", "reusable"), [("stop", 13), ("length", 12), (None, 13)])
+def test_the_last_token_of_an_output_cut_by_its_limit_was_not_computed(tmp_path, model, finish, reusable):
+    answer = {"choices": [{"message": {"role": "assistant", "content": "x y"}, "finish_reason": finish}]}
+    rows = [
+        {"timestamp": 1, "request": body("e f"), "response": answer},
+        {"timestamp": 2, "request": body("e f", "x y", "z")},
+    ]
+    log = write_log(tmp_path / "log.jsonl", rows)
+    assert engine(analyze(log, "--model", model), "sglang")["cached_tokens"] == reusable
+
+
+def test_token_ids_of_another_vocabulary_are_shown_as_ids(tmp_path):
+    rows = [{"model": "m", "prompt": [7] * 200 + [i] + list(range(900, 1100))} for i in range(3)]
+    result = analyze(write_log(tmp_path / "log.jsonl", rows))
+    place = result["families"][0]["spans"][0]
+    assert place["excerpt"]["before"].endswith("7 7 7 ")
+    assert (place["excerpt"]["earlier"].split()[0], place["excerpt"]["later"].split()[0]) == ("0", "1")
+
+
+def test_an_impossible_token_id_costs_one_request(tmp_path):
+    rows = [{"prompt": [1, 2, 3]}, {"prompt": [1, 2**40]}, {"prompt": [1, 2, 4]}]
+    result = analyze(write_log(tmp_path / "log.jsonl", rows))
+    assert engine(result, "sglang")["prompt_tokens"] == 6
+
+
 @pytest.mark.parametrize("order", ["reversed", "shuffled"])
 def test_requests_are_used_in_time_order(log, model, tmp_path, order):
     lines = log.read_text().splitlines()
@@ -170,7 +195,7 @@ def test_a_refused_conversation_is_counted_and_not_lost(tmp_path):
     result = analyze(log, "--model", model)
     assert result["input"]["requests"] == 3
     assert engine(result, "sglang")["requests"] == 2
-    note = next(n for n in result["notes"] if n["slug"] == "no-tokens")
+    note = next(n for n in result["notes"] if n["slug"] == "refused-prompt")
     assert "no system role" in note["message"]
 
 

@@ -147,3 +147,11 @@ def format_names() -> tuple[str, ...]:
     from prefixlint.logs import _detect
 
     return tuple(sorted(item.NAME for item in _detect.formats()))
+
+
+def why_no_prompt(slug: str) -> tuple[str, str | None]:
+    """Say for people why a log holds no prompt, and what to do about it (None where nothing is known)."""
+    from prefixlint.logs import _recipes
+
+    found = _recipes.load()["refusals"].get(slug)
+    return (slug, None) if found is None else (str(found["reason"]), str(found["hint"]))
