@@ -22,7 +22,7 @@ from prefixlint.model import Messages, Request, Text
 from prefixlint.modelfiles import ModelFiles
 from prefixlint.results import TokenizerUse
 from prefixlint.simulate import Replay
-from prefixlint.table import Table
+from prefixlint.table import UNKNOWN, Table
 
 Counts = NDArray[np.int64]
 Factors = NDArray[np.float64]
@@ -46,11 +46,15 @@ class Counted:
 def check(
     table: Table, rows: NDArray[np.intp], replay: Replay, files: ModelFiles, *, blocks: bool, server: bool
 ) -> Counted:
-    """Compare counts with the reported ones, model by model. `rows` are those of the replay, in its order."""
+    """Compare counts with the reported ones, model by model. `rows` are those of the replay, in its order.
+
+    Prompts of which the log leaves a part out are not compared, and so not scaled.
+    """
     factors = np.ones(rows.size)
     if blocks or not rows.size:
         return Counted((), factors)
-    reported = np.frombuffer(table.prompt, np.int64)[rows]
+    whole = np.frombuffer(table.partial, np.int8)[rows] == 0
+    reported = np.where(whole, np.frombuffer(table.prompt, np.int64)[rows], UNKNOWN)
     models = np.frombuffer(table.model, np.int32)[rows]
     uses = []
     for number in dict.fromkeys(models.tolist()):

@@ -116,6 +116,7 @@ class Ingest:
         )
         out.table.cut.append(_last_not_computed(request.output, self.stop_ids))
         out.table.as_ids.append(isinstance(request.content, TokenIds))
+        out.table.partial.append(isinstance(request.content, Messages) and request.content.missing is not None)
         if self.keep_ids and request.id is not None:
             out.table.ids[row] = request.id
         content = request.content

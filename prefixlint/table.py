@@ -69,7 +69,8 @@ def _floats() -> array[float]:
 class Table:
     """Columns of requests. Times are epoch seconds, NaN where unknown; counts are tokens, UNKNOWN where unreported.
 
-    `cut` says that the last token of the output was sampled but not computed; `as_ids` that the log gave token ids.
+    `cut` says that the last token of the output was sampled but not computed; `as_ids` that the log gave token ids,
+    `partial` that it leaves a part of the prompt out.
     """
 
     paths: Names = field(default_factory=Names)
@@ -94,6 +95,7 @@ class Table:
     written: array[int] = field(default_factory=_longs)
     cut: array[int] = field(default_factory=_bytes)
     as_ids: array[int] = field(default_factory=_bytes)
+    partial: array[int] = field(default_factory=_bytes)
     ends: array[int] = field(default_factory=_longs)
     output_ends: array[int] = field(default_factory=_longs)
     segments: array[int] = field(default_factory=_unsigned)
