@@ -7,8 +7,6 @@ A stand-in tokenizer is never exact; its counts are scaled, request by request, 
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -137,6 +135,10 @@ def _question(request: Request) -> dict[str, Any]:
 
 
 def _post(url: str, body: dict[str, Any], token: str | None) -> dict[str, Any]:
+    # late, since an HTTP client takes 20 ms to import and few runs ask a server
+    import urllib.error
+    import urllib.request
+
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
     request = urllib.request.Request(url, json.dumps(body).encode(), headers)  # noqa: S310 - the scheme was checked
     try:
