@@ -22,7 +22,7 @@ pytest.importorskip("httptools", reason="the extra `record` is not installed")
 
 from prefixlint.capture.config import RecordConfig, ServeConfig
 from prefixlint.capture.proxy import check_upstream, serve
-from prefixlint.capture.relay import Upstream
+from prefixlint.capture.upstream import Upstream
 from prefixlint.errors import PrefixlintError, UsageError
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello there"}]}
@@ -590,6 +590,17 @@ def test_what_is_no_http_is_refused(tmp_path, garbage):
             assert (await asyncio.wait_for(read_message(reader), 5))[0].startswith(b"HTTP/1.1 400")
             writer.close()
             assert b"200" in (await rig.ask())[0]
+
+    run(main())
+
+
+def test_an_upgrade_is_refused_and_said(tmp_path):
+    async def main():
+        async with Rig(tmp_path) as rig:
+            head, _, body = await rig.ask(method="GET", headers="Connection: Upgrade\r\nUpgrade: websocket\r\n")
+            assert b"200" in (await rig.ask())[0]
+        assert head.split()[1] in (b"400", b"501")
+        assert "plain HTTP only" in json.loads(body)["error"]["message"]
 
     run(main())
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from prefixlint.capture.fingerprint import Fingerprinter
 
-MIB = 1 << 20
+BODY_LIMIT = 64 << 20
+PENDING_LIMIT = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,8 @@ class RecordConfig:
     fields: tuple[str, ...] = ()
     log_headers: tuple[str, ...] = ()
     fingerprinter: Fingerprinter | None = None
-    body_limit: int = 64 * MIB
-    pending_limit: int = 256 * MIB
+    body_limit: int = BODY_LIMIT
+    pending_limit: int = PENDING_LIMIT
     pending_lines: int = 20_000
 
 

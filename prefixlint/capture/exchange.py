@@ -64,7 +64,8 @@ class Exchange:
     """One request and its response, filled in while they pass.
 
     `time` is seconds since the epoch; `total` and the arrivals are seconds since the request came in. `arrivals` are
-    (seconds, bytes of the response so far) of the first pieces. Headers have lower-case names.
+    (seconds, bytes of the response so far) of the first pieces. Headers have lower-case names. `ttft` is set where the
+    time to the first token is known otherwise than from the arrivals.
     """
 
     time: float
@@ -78,6 +79,7 @@ class Exchange:
     total: float | None = None
     outcome: Outcome = "ok"
     error: str | None = None
+    ttft: float | None = None
     arrivals: list[tuple[float, int]] = field(default_factory=list)
 
     def arrived(self, seconds: float, chunk: bytes) -> None:

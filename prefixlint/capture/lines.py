@@ -165,6 +165,8 @@ def _response(reply: Reply) -> JsonObject:
 
 def _first_token(exchange: Exchange, reply: Reply) -> float | None:
     """Give the seconds until the first generated content of a stream had arrived; None where nothing was streamed."""
+    if exchange.ttft is not None:
+        return exchange.ttft
     if not reply.streamed or reply.first_at is None or exchange.response_headers.get("content-encoding"):
         return exchange.arrivals[0][0] if reply.streamed and exchange.arrivals else None
     return next((seconds for seconds, size in exchange.arrivals if size >= reply.first_at), None)

@@ -45,7 +45,8 @@ def run(config: ServeConfig, on_event: OnEvent, *, ready: Ready | None = None) -
 
 async def serve(config: ServeConfig, on_event: OnEvent, *, stop: asyncio.Event, ready: Ready | None = None) -> Totals:
     """Serve until `stop` is set. `ready` is called with the host and port once requests are accepted."""
-    from prefixlint.capture.relay import ClientConnection, Upstream
+    from prefixlint.capture.relay import ClientConnection
+    from prefixlint.capture.upstream import Upstream
 
     check_upstream(config.upstream)
     recorder = Recorder(config.record, on_event)

@@ -71,6 +71,11 @@ class Recorder:
         self._thread = threading.Thread(target=self._run, name="prefixlint-record", daemon=True)
         self._thread.start()
 
+    @property
+    def body_limit(self) -> int:
+        """Bytes that are kept of one body."""
+        return self._config.body_limit
+
     def submit(self, exchange: Exchange) -> None:
         """Hand over an exchange that has ended. Where too many wait already, it is dropped and counted."""
         if self._pid != os.getpid():
