@@ -1,0 +1,334 @@
+"""Which blocks of the prefix tree each request touches, as columns that whole-log questions can be asked of.
+
+Blocks that are always touched together are one *atom*: a stretch of the tree at which no request parts from another or
+ends. A log of a million blocks has some ten thousand atoms, so that reuse over all of it is arithmetic on short arrays.
+What is kept while requests stream through is the prefix index and five numbers a request.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from prefixlint.radix import PrefixIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from numpy.typing import NDArray
+
+    from prefixlint.model import BlockHashes
+
+    Ids = NDArray[np.uint32]
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+    Bools = NDArray[np.bool_]
+
+LIMIT = 4_000_000
+"""Accesses that are held at once, at about 100 bytes each; a log with more is sampled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A share of all blocks, chosen by a hash of their number, so that every access of a block is in it or none is.
+
+    Spatial sampling as in SHARDS (Waldspurger et al., FAST '15). `group` takes one of `groups` parts of the sample,
+    which have no block in common.
+    """
+
+    rate: float
+    group: int = 0
+    groups: int = 1
+
+    def before(self, blocks: int) -> Ints:
+        """Count the sampled ones among the first 0, 1, … `blocks` blocks."""
+        # SplitMix64 (Steele, Lea, Flood 2014) of the block's number
+        x = (np.arange(blocks, dtype=np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+        share = (x ^ (x >> np.uint64(31))) >> np.uint64(11)
+        low, high = (int(self.rate * (self.group + edge) / self.groups * 2**53) for edge in (0, 1))
+        inside = (share >= np.uint64(low)) & (share < np.uint64(high))
+        return np.concatenate((np.zeros(1, np.int64), np.cumsum(inside)))
+
+
+@dataclass(frozen=True, slots=True)
+class Accesses:
+    """Touched atoms, request by request in order, and from the head of each request's path to its end.
+
+    One element an access: `request` (its index), `atom` (a number; in a smaller stream numbers keep their meaning),
+    `size` (its blocks), `looked` (how many of them the request looks up; generated tokens are stored only), `unit`
+    (prompt tokens of a looked-up block) and `short` (the tokens that the last one has less than `unit`).
+    `asked`, `prompt` and `blocks` have one element a request: the tokens that it looks up, all of its tokens, and its
+    blocks, a partial last one counted.
+    `block_tokens` is what a block takes of a pool. With a `sample`, sizes count the sampled blocks only, and accesses
+    without one are left out.
+    """
+
+    request: Ints
+    atom: Ints
+    size: Ints
+    looked: Ints
+    unit: Floats
+    short: Floats
+    asked: Floats
+    prompt: Ints
+    blocks: Ints
+    block_tokens: int
+    sample: Sample | None = None
+
+    def select(self, requests: Bools) -> Accesses:
+        """Give the stream of some requests (a mask, an element a request); the others become empty."""
+        keep = requests[self.request]
+        return replace(
+            self,
+            request=self.request[keep],
+            atom=self.atom[keep],
+            size=self.size[keep],
+            looked=self.looked[keep],
+            unit=self.unit[keep],
+            short=self.short[keep],
+            asked=np.where(requests, self.asked, 0.0),
+            prompt=np.where(requests, self.prompt, 0),
+            blocks=np.where(requests, self.blocks, 0),
+        )
+
+    @property
+    def rate(self) -> float:
+        """The share of the blocks that are in the stream."""
+        return 1.0 if self.sample is None else self.sample.rate / self.sample.groups
+
+    @property
+    def tokens(self) -> Floats:
+        """The prompt tokens that each access looks up."""
+        tokens: Floats = self.unit * self.looked - self.short
+        return tokens
+
+
+class Recorder:
+    """Notes where each request leaves the tree of those before it; requests are of tokens, or all of block hashes."""
+
+    def __init__(self) -> None:
+        self._trees: dict[Hashable, PrefixIndex] = {}
+        self._blocks = _BlockTree()
+        self._owner, self._shared, self._total, self._prompt, self._last = (array("q") for _ in range(5))
+        self._unit = array("d")
+        self._block_tokens: int | None = None
+
+    def __len__(self) -> int:
+        """Count the requests."""
+        return len(self._owner)
+
+    @property
+    def of_blocks(self) -> bool:
+        """Whether the requests are those of a hash trace."""
+        return self._block_tokens is not None
+
+    def add(self, namespace: Hashable, prompt: Ids, output: Ids | None = None) -> None:
+        """Note a request of tokens; `output` are the generated tokens that the cache stores behind the prompt."""
+        ids = prompt if output is None or not output.size else np.concatenate((prompt, output))
+        tree = self._trees.get(namespace)
+        if tree is None:
+            tree = self._trees[namespace] = PrefixIndex()
+        match = tree.match_insert(ids, len(self._owner))
+        self._note(-1 if match.owner is None else match.owner, match.length, ids.size, prompt.size)
+
+    def add_blocks(self, namespace: Hashable, content: BlockHashes) -> None:
+        """Note a request of a hash trace."""
+        count, sizes = len(content.hashes), content.sizes
+        total, last = sum(sizes), sizes[-1] if count else 0
+        shared, owner = self._blocks.match_insert(namespace, content.hashes, len(self._owner))
+        self._note(owner, shared, count, total)
+        self._unit.append((total - last) / (count - 1) if count > 1 else last)
+        self._last.append(last)
+        self._block_tokens = max(self._block_tokens or 1, content.block_size)
+
+    def _note(self, owner: int, shared: int, total: int, prompt: int) -> None:
+        self._owner.append(owner)
+        self._shared.append(shared)
+        self._total.append(total)
+        self._prompt.append(prompt)
+
+    def accesses(
+        self, block_size: int = 1, *, cap: bool = True, sample: Sample | None = None, limit: int = LIMIT
+    ) -> Accesses:
+        """Give the stream in blocks of `block_size` tokens (a hash trace keeps its own blocks).
+
+        With `cap`, blocks that end behind the second last token of a prompt are not looked up. Only full blocks are
+        stored, but in a hash trace, where each id is one. Without a `sample` named, a stream of more than `limit`
+        accesses is sampled.
+        """
+        prompt = _ints(self._prompt)
+        size = 1 if self.of_blocks else block_size
+        total = _ints(self._total) // size
+        if self.of_blocks:
+            unit, last = np.frombuffer(self._unit), _ints(self._last)
+            asked = _Asked(np.maximum(total - 1, 0) if cap else total, unit, unit - last if not cap else 0 * unit)
+        else:
+            lookups = np.maximum(prompt - 1, 0) // size if cap else prompt // size
+            asked = _Asked(lookups, np.full(prompt.size, float(size)), np.zeros(prompt.size))
+        spans = _spans(_ints(self._owner), _ints(self._shared) // size, total)
+        atoms = _atoms(spans)
+        walks = _walks(spans, atoms)
+        touched = int((walks.high - walks.low).sum())
+        if sample is None and touched > limit:
+            sample = Sample(limit / touched)
+        return Accesses(
+            *_stream(atoms, walks, asked, sample),
+            asked=asked.lookups * asked.unit - asked.short,
+            prompt=prompt,
+            blocks=total if self.of_blocks else -(-prompt // size),
+            block_tokens=self._block_tokens or size,
+            sample=sample,
+        )
+
+
+class _BlockTree:
+    """The tree of a hash trace, a node a block. Where equal hashes mean equal prefixes, one dictionary is all of it."""
+
+    def __init__(self) -> None:
+        self._first: dict[int | str, int] = {}  # by hash, the node that had it first
+        self._others: dict[tuple[int, int | str], int] = {}  # by parent and hash, nodes with a hash had elsewhere
+        self._roots: dict[Hashable, int] = {}
+        self._parent, self._owner = array("q"), array("q")
+
+    def match_insert(self, namespace: Hashable, hashes: Sequence[int | str], row: int) -> tuple[int, int]:
+        """Store a path; give the number of its blocks that were there, and the row that stored the last of them."""
+        node = self._roots.setdefault(namespace, -1 - len(self._roots))
+        shared, owner = 0, -1
+        first, others, parent = self._first, self._others, self._parent
+        for one in hashes:
+            known = first.get(one)
+            if known is not None and parent[known] != node:
+                known = others.get((node, one))
+            if known is None:
+                break
+            node = known
+            shared += 1
+        if shared:
+            owner = self._owner[node]
+        for one in hashes[shared:]:
+            number = len(parent)
+            parent.append(node)
+            self._owner.append(row)
+            if first.setdefault(one, number) != number:
+                others[node, one] = number
+            node = number
+        return shared, owner
+
+
+@dataclass(frozen=True, slots=True)
+class _Spans:
+    """The part of the tree that each request added: blocks `start` .. `end` of its path, behind those of `parent`."""
+
+    parent: Ints
+    start: Ints
+    end: Ints
+
+
+def _spans(owner: Ints, start: Ints, end: Ints) -> _Spans:
+    """Find whose stretch each path branches off from, which is not the owner where flooring to blocks went past it."""
+    parent = np.where(start > 0, owner, -1)
+    while True:
+        beyond = (parent >= 0) & (start[parent] >= start)
+        if not beyond.any():
+            return _Spans(parent, start, end)
+        parent = np.where(beyond, owner[parent], parent)
+
+
+@dataclass(frozen=True, slots=True)
+class _Atoms:
+    """The atoms in the order of (request that added them, position): where each begins and how many blocks it has.
+
+    `key` is request * `scale` + start, ascending. `first` counts the blocks of the tree before the atom.
+    """
+
+    key: Ints
+    scale: int
+    size: Ints
+    first: Ints
+
+    def find(self, row: Ints, position: Ints) -> Ints:
+        """Give the first atom of a request's stretch that begins at a position or behind it."""
+        return np.searchsorted(self.key, row * self.scale + position)
+
+
+def _atoms(spans: _Spans) -> _Atoms:
+    """Cut each request's stretch wherever another one branches off or ends."""
+    rows = np.arange(spans.start.size)
+    scale = int(spans.end.max(initial=0)) + 1
+    inner = spans.parent >= 0
+    begins = np.concatenate((rows * scale + spans.start, spans.parent[inner] * scale + spans.start[inner]))
+    ends = rows * scale + spans.end
+    # A cut at the end of a stretch begins nothing; stretches without a block have no atom.
+    keys = np.unique(begins)
+    owner = keys // scale
+    keys = keys[keys < ends[owner]]
+    owner = keys // scale
+    after = np.append(keys[1:], 0)
+    same = np.append(owner[1:] == owner[:-1], np.zeros(min(1, keys.size), bool))
+    size = np.where(same, after, ends[owner]) - keys
+    return _Atoms(keys, scale, size, np.cumsum(size) - size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Walks:
+    """Stretches of paths: the request, and the atoms `low` .. `high` (exclusive) of the tree that it runs through."""
+
+    request: Ints
+    low: Ints
+    high: Ints
+
+
+def _walks(spans: _Spans, atoms: _Atoms) -> _Walks:
+    """Follow all paths at once from their ends to the root, and give their stretches from the root on."""
+    row = np.arange(spans.start.size)
+    request, upto = row, spans.end
+    parts: list[tuple[Ints, Ints, Ints]] = []
+    while row.size or not parts:
+        start = spans.start[row]
+        parts.append((request, atoms.find(row, start), atoms.find(row, upto)))
+        inner = spans.parent[row] >= 0
+        row, request, upto = spans.parent[row[inner]], request[inner], start[inner]
+    columns = [np.concatenate([part[i] for part in reversed(parts)]) for i in range(3)]
+    order = np.argsort(columns[0], kind="stable")
+    return _Walks(*(column[order] for column in columns))
+
+
+class _Asked(NamedTuple):
+    """What a request looks up: blocks from the head of its path, the tokens of each, and what the last one lacks."""
+
+    lookups: Ints
+    unit: Floats
+    short: Floats
+
+
+def _stream(
+    atoms: _Atoms, walks: _Walks, asked: _Asked, sample: Sample | None
+) -> tuple[Ints, Ints, Ints, Ints, Floats, Floats]:
+    """Lay the atoms of all walks in a row: the first six columns of `Accesses`."""
+    chosen = None if sample is None else sample.before(int(atoms.size.sum()))
+    low, high = walks.low, walks.high
+    kept = np.arange(atoms.size.size)
+    if chosen is not None:
+        kept = np.flatnonzero(chosen[atoms.first + atoms.size] > chosen[atoms.first])
+        low, high = np.searchsorted(kept, low), np.searchsorted(kept, high)
+    counts = high - low
+    step = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts - low, counts)
+    atom, request = kept[step], np.repeat(walks.request, counts)
+    place = atoms.key[atom] % atoms.scale  # of an atom's first block in the request's path
+    size, asks = atoms.size[atom], asked.lookups[request]
+    looked = np.clip(asks - place, 0, size)
+    ends = (looked > 0) & (place + looked == asks)
+    if chosen is not None:
+        first = atoms.first[atom]
+        ends &= chosen[first + looked] > chosen[first + np.maximum(looked - 1, 0)]
+        size, looked = chosen[first + size] - chosen[first], chosen[first + looked] - chosen[first]
+    return request, atom, size, looked, asked.unit[request], np.where(ends, asked.short[request], 0.0)
+
+
+def _ints(numbers: array[int]) -> Ints:
+    return np.frombuffer(numbers, np.int64) if numbers else np.empty(0, np.int64)
