@@ -25,6 +25,7 @@ def load(name: str):
 generate = load("generate")
 measure = load("measure")
 floor = load("floor")
+capacity = load("capacity")
 
 
 @pytest.fixture(scope="module")
@@ -169,3 +170,17 @@ def test_output_and_status_come_back():
     )
     assert done.status == 3
     assert done.output.split() == [b"out", b"err"]
+
+
+def test_the_curve_that_is_timed_is_the_whole_one():
+    timed = capacity.curve(capacity.TRACE, 5)
+    assert len(timed["tokens"]) == 5
+    assert timed["hit_rate"] == sorted(timed["hit_rate"])
+    assert timed["hit_rate"][-1] == pytest.approx(0.37362, abs=2e-4)
+    assert capacity.capacities(20)[0] == 500
+
+
+def test_a_missed_target_is_told(capsys):
+    assert capacity.report("times as fast", -10.0, -20.0, "")
+    assert not capacity.report("seconds", 1.0, 1.5, "s")
+    assert "MISSED" in capsys.readouterr().out
