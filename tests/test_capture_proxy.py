@@ -8,8 +8,10 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -104,7 +106,9 @@ class Rig:
         upstream = self.served.get("upstream", f"http://127.0.0.1:{port}")
         self.stop = asyncio.Event()
         started = asyncio.get_running_loop().create_future()
-        self.config = ServeConfig(upstream=upstream, record=config, port=0, drain=self.served.get("drain", 0.2))
+        self.config = ServeConfig(
+            upstream=upstream, record=config, port=0, drain=0.2, verify_tls=self.served.get("verify_tls", True)
+        )
         self.task = asyncio.create_task(
             serve(self.config, self.events.append, stop=self.stop, ready=lambda _h, p: started.set_result(p))
         )
@@ -723,6 +727,39 @@ def test_a_taken_port_is_an_error(tmp_path):
             with pytest.raises(PrefixlintError, match="cannot listen") as error:
                 await serve(config, lambda _event: None, stop=asyncio.Event())
             assert error.value.hint
+
+    run(main())
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_an_upstream_with_tls(tmp_path, verify):
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("needs openssl to make a certificate")
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
+        + ["-days", "2", "-keyout", str(key), "-out", str(certificate)],
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    async def main():
+        rig = Rig(tmp_path)
+        secure = await asyncio.start_server(rig._handle, "127.0.0.1", 0, ssl=context)
+        rig.served.update(upstream=f"https://127.0.0.1:{secure.sockets[0].getsockname()[1]}", verify_tls=verify)
+        async with rig:
+            answers = [await rig.ask() for _ in range(3)]
+        secure.close()
+        if verify:
+            assert all(head.startswith(b"HTTP/1.1 502") for head, _, _ in answers)
+            assert "certificate" in json.loads(answers[0][2])["error"]["message"].lower()
+        else:
+            assert [json.loads(body) for _, _, body in answers] == [REPLY] * 3
+            assert rig.connections == 1
+            assert rig.totals.written == 3
 
     run(main())
 
