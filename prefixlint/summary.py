@@ -39,6 +39,7 @@ Again = Callable[[Iterable[tuple[str, int, int]]], Iterator[Request]]
 _PLACES = 5  # of a family, in the result
 _FAMILIES = 200
 _WITH_PATHS = 20  # families whose example requests are read again, to name the place in the logged body
+_READ_AT_ONCE = 256  # fingerprints that are held in pairs to be compared
 _PREFIXES = 10
 _MIN_PREFIX = 64  # tokens; shorter shared prefixes save nothing worth a line
 _TAIL = 60  # characters of a shared prefix that are shown
@@ -392,9 +393,12 @@ def _logged_places(material: Material, account: _Account) -> dict[int, tuple[str
     """Find in the logged bodies where requests part, by row; reads those requests again."""
     table, encoder = material.table, material.encoder
     parted = {table.where(p.row): p for p in account.partings if p is not None}
-    found = {}
+    found: dict[int, tuple[str, int]] = {}
+    without_text: list[attribute.Parting] = []
     for request in material.again(parted) if parted else ():
         parting = parted[request.path, request.line, request.part]
+        if isinstance(request.content, Fingerprint):
+            without_text.append(parting)
         if not isinstance(request.content, Messages | Text):
             continue
         texts = [encoder.text(s) for s in table.prompt_segments(parting.row).tolist()]
@@ -404,6 +408,11 @@ def _logged_places(material: Material, account: _Account) -> dict[int, tuple[str
         place = bodies.locate(request.body, "".join(texts), offset)
         if place is not None:
             found[parting.row] = place
+    for start in range(0, len(without_text), _READ_AT_ONCE):
+        batch = without_text[start : start + _READ_AT_ONCE]
+        seen = _read_again(material, batch)
+        places = {p.row: _logged_place(seen.get(p.partner), seen.get(p.row)) for p in batch}
+        found.update({row: place for row, place in places.items() if place is not None})
     return found
 
 
