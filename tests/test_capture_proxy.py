@@ -740,7 +740,7 @@ def test_an_upstream_with_tls(tmp_path, verify):
     subprocess.run(
         [
             openssl,
-            *"req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -days 2 -keyout".split(),
+            *["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2", "-keyout"],
             key,
             "-out",
             certificate,
