@@ -100,9 +100,15 @@ def _head(request: Request) -> Any:
     if isinstance(content, BlockHashes):
         return ("block", content.hashes[0] if content.hashes else None)
     if isinstance(content, Fingerprint):
-        return tuple(s.digest for s in content.segments[:64])
+        return _fingerprint_head(content)
     assert isinstance(content, NoPrompt)
     return ("no prompt", content.slug)
+
+
+def _fingerprint_head(content: Fingerprint) -> str:
+    """Give the marks of the system texts: they agree as far as the texts do, character by character at a grain of 1."""
+    head = [s for s in content.segments if s.role in ("system", "developer")] or content.segments[:1]
+    return "\n".join(s.marks.decode("latin-1") for s in head)[:_HEAD_CHARS]
 
 
 def _messages_head(content: Messages) -> str:

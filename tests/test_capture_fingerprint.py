@@ -244,6 +244,23 @@ def test_analyze_names_message_and_position(tmp_path):
     assert sum(a == b for a, b in zip(found, expected, strict=True)) >= len(found) - 2
 
 
+def test_requests_with_one_system_text_are_one_family(tmp_path):
+    system = "You are the clerk of a very small library with many shelves. Answer briefly."
+    requests = [
+        (
+            {
+                "model": "m",
+                "messages": [{"role": "system", "content": system}, {"role": "user", "content": f"{n} lichens"}],
+            },
+            None,
+        )
+        for n in range(8)
+    ]
+    for path in write_both(tmp_path, requests):
+        (family,) = pipeline.analyze([str(path)], pipeline.Options(offline=True)).families
+        assert family.requests == 8
+
+
 def read(path):
     return list(logs.read([str(path)]))
 
