@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     Ids = NDArray[np.uint32]
     Segments = Sequence[int] | Ids
 
+Key = str | bytes | tuple[int, int]
+
 CHUNK = 128
 """Tokens that are interned together where a prompt has few pieces: ids, and long texts."""
 
@@ -33,19 +35,24 @@ class Store:
     """
 
     def __init__(self, decode: Callable[[Ids], str]) -> None:
-        self.known: dict[str | bytes, int] = {}
+        self.known: dict[Key, int] = {}
         self.length = array("q")  # QUEUED until the segment is encoded
         self.chars = 0
         self._decode = decode
         self._texts: list[str | None] = []
         self._given = bytearray()  # 1 where a segment came as ids
         self._start = array("q")
-        self._chunks: dict[int, array[int]] = {}  # what a long segment is made of
+        self._ranges: dict[int, list[tuple[int, int]]] = {}  # where the tokens of a long segment lie
         self._ids: Ids = np.empty(1 << 12, np.uint32)
         self._used = 0
 
     def add_text(self, text: str) -> int:
-        """Give a number to a text that is not known yet; it has no tokens until `put`."""
+        """Give a number to a text that is not known yet; it has no tokens until `put`.
+
+        UnicodeEncodeError where the text holds lone surrogates.
+        """
+        if not text.isascii():
+            text.encode()
         self.chars += len(text)
         return self._add(_key(text), text, 0, QUEUED)
 
@@ -72,20 +79,30 @@ class Store:
             self.length[segment] = length
             text = self._texts[segment]
             if text is None or len(text) >= LONG:
-                self._chunks[segment] = self.intern_chunks(part)
+                self._ranges[segment] = self._merged(self.intern_chunks(part))
             else:
                 self._start[segment] = self._append(part)
 
     def shorten(self, segments: Iterable[int]) -> None:
         """Let go of the texts that are long."""
         for segment in segments:
-            if segment in self._chunks:
+            if segment in self._ranges:
                 self._texts[segment] = None
 
     def join(self, segments: Segments) -> Ids:
         """Give the tokens of segments one after the other; RuntimeError where one is not encoded yet."""
         numbers = segments.tolist() if isinstance(segments, np.ndarray) else segments
-        parts = [part for segment in numbers for part in self._parts(segment)]
+        starts, lengths, ranges, ids = self._start, self.length, self._ranges, self._ids
+        parts = []
+        for segment in numbers:
+            long = ranges.get(segment)
+            if long is not None:
+                parts += [ids[at:end] for at, end in long]
+                continue
+            at, length = starts[segment], lengths[segment]
+            if length < 0:
+                raise RuntimeError("a segment is not tokenized yet: call flush() first")
+            parts.append(ids[at : at + length])
         return np.concatenate(parts) if parts else np.empty(0, np.uint32)
 
     def text_of(self, segment: int) -> str:
@@ -111,7 +128,7 @@ class Store:
         text = "".join(self.text_of(s) for s in segments[first:last])
         return segments[:first], text, segments[last:]
 
-    def _add(self, key: str | bytes, text: str | None, start: int, length: int) -> int:
+    def _add(self, key: Key, text: str | None, start: int, length: int) -> int:
         segment = self.known[key] = len(self._texts)
         self._texts.append(text)
         self._given.append(text is None)
@@ -119,19 +136,21 @@ class Store:
         self.length.append(length)
         return segment
 
-    def _parts(self, segment: int) -> list[Ids]:
-        chunks = self._chunks.get(segment)
-        if chunks is not None:
-            return [part for chunk in chunks for part in self._parts(chunk)]
-        at, length = self._start[segment], self.length[segment]
-        if length < 0:
-            raise RuntimeError("a segment is not tokenized yet: call flush() first")
-        return [self._ids[at : at + length]]
+    def _merged(self, chunks: Iterable[int]) -> list[tuple[int, int]]:
+        """Give where chunks lie, those that lie one behind the other as one."""
+        found: list[tuple[int, int]] = []
+        for chunk in chunks:
+            at, end = self._start[chunk], self._start[chunk] + self.length[chunk]
+            if found and found[-1][1] == at:
+                at = found.pop()[0]
+            found.append((at, end))
+        return found
 
     def _append(self, ids: Ids) -> int:
         at, end = self._used, self._used + ids.size
         if end > self._ids.size:
-            grown = np.empty(max(end, self._ids.size * 3 // 2), np.uint32)
+            # pages that are not written to cost no memory, copying does
+            grown = np.empty(max(end, self._ids.size * 4), np.uint32)
             grown[:at] = self._ids[:at]
             self._ids = grown
         self._ids[at:end] = ids
@@ -139,8 +158,9 @@ class Store:
         return at
 
 
-def _key(text: str) -> str | bytes:
-    return text if len(text) < LONG else _digest(text.encode())
+def _key(text: str) -> Key:
+    """Name a text: itself, or for a long one its hash (64 bits of SipHash) and its length."""
+    return text if len(text) < LONG else (hash(text), len(text))
 
 
 def _digest(data: bytes) -> bytes:

@@ -66,7 +66,7 @@ class FastTokenizer:
         if self._thread is None and not self._gone:
             from threading import Thread
 
-            self._thread = Thread(target=self._load, name="fastokens-load", daemon=True)
+            self._thread = Thread(target=self._load, name="fastokens-load")
             self._thread.start()
 
     def usable(self) -> bool:

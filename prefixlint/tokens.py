@@ -84,15 +84,10 @@ class Encoder:
         read as such wherever they stand, as engines do. Lone surrogates become U+FFFD.
         """
         try:
-            pieces = self._cutter.cut(text)
+            segments = self._intern(text)
         except UnicodeEncodeError:
             text = sanitize(text)
-            pieces = self._cutter.cut(text)
-        known = self._store.known
-        segments = array("I")
-        for piece in pieces:
-            segment = known.get(piece) if len(piece) < LONG else self._store.find(piece)
-            segments.append(self._new(piece) if segment is None else segment)
+            segments = self._intern(text)
         self._sample(text)
         if self._queued_chars >= _WAITING:
             self.flush()
@@ -159,6 +154,14 @@ class Encoder:
     def library(self) -> str:
         """The library that tokenizes now."""
         return "fastokens" if self._fast.started and self._fast.usable() else "tokenizers"
+
+    def _intern(self, text: str) -> array[int]:
+        known, find = self._store.known, self._store.find
+        segments = array("I")
+        for piece in self._cutter.cut(text):
+            segment = known.get(piece) if len(piece) < LONG else find(piece)
+            segments.append(self._new(piece) if segment is None else segment)
+        return segments
 
     def _new(self, piece: str) -> int:
         segment = self._store.add_text(piece)
