@@ -139,12 +139,18 @@ def _parts(head: Any) -> dict[Any, int]:
     """
     if not isinstance(head, str):
         return dict.fromkeys(_windows(head, 8), 1)
-    words = _DIGITS.sub("", head[: _TRIPLE_WORDS * 20]).split(None, _TRIPLE_WORDS)[:_TRIPLE_WORDS]
+    text = _without_digits(head)
+    words = text.split(None, _TRIPLE_WORDS)[:_TRIPLE_WORDS]
     parts: dict[Any, int] = dict.fromkeys(_windows(words, 3), _TRIPLE_WEIGHT)
-    lines = {_DIGITS.sub("", line): len(line) for line in _lines(head)}
+    lines = {line: len(line) for line in _lines(text)}
     if len(lines) >= _FEW_PARTS:
         parts.update(lines)
     return parts
+
+
+def _without_digits(text: str) -> str:
+    """Take the digits out; by way of bytes, which is many times as fast as on text."""
+    return text.encode("utf-8", "surrogatepass").translate(None, b"0123456789").decode("utf-8", "surrogatepass")
 
 
 def _lines(head: str) -> list[str]:
@@ -180,6 +186,6 @@ def _rename(family: _Known, parts: Mapping[Any, int]) -> None:
     if family.named:
         return
     family.named = True
-    shared = [line for line in family.lines if _DIGITS.sub("", line) in parts]
+    shared = [line for line in family.lines if _without_digits(line).strip() in parts]
     if shared:
         family.name = _name_of(shared)
