@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prefixlint.bodies import common_prefix
+from prefixlint.model import BlockHashes
 from prefixlint.results import Excerpt
 
 Ids = NDArray[np.uint32]
@@ -90,6 +92,26 @@ def part(segments: Segments, earlier: Ids, later: Ids) -> tuple[int, str, int, i
     return k, _context(segments, a, b, at), start + at, lost
 
 
+def lost_blocks(prompts: Iterable[tuple[int, BlockHashes]], shared: Counts) -> Counts:
+    """Count, for each prompt of a hash trace, the tokens of blocks that an earlier one had, but behind other blocks.
+
+    `prompts` are pairs of namespace and blocks in order; `shared` the tokens that each found as a prefix. Only ids that
+    name the content of a block can tell; where they name the whole prefix, equal content behind a difference has
+    another id, and all that misses counts as new.
+    """
+    seen: dict[int, set[int | str]] = {}
+    lost = np.zeros(shared.size, np.int64)
+    for position, ((namespace, content), found) in enumerate(zip(prompts, shared.tolist(), strict=True)):
+        if content.prefixed:
+            continue
+        known = seen.setdefault(namespace, set())
+        starts = accumulate(content.sizes, initial=0)
+        blocks = zip(content.hashes, content.sizes, starts, strict=False)  # there is one start more
+        lost[position] = sum(size for block, size, start in blocks if start >= found and block in known)
+        known.update(content.hashes)
+    return lost
+
+
 def first_difference(earlier: str, later: str) -> tuple[int, int]:
     """Give the first differing character of two texts, and where the word around it begins in the later one."""
     char = common_prefix(earlier, later)
@@ -138,7 +160,8 @@ def excerpt(earlier: str, later: str, char: int, lead: str = "") -> Excerpt:
     same = common_prefix(a, b)
     blocks = SequenceMatcher(None, a[same:], b[same:], autojunk=False).get_matching_blocks()
     i, j = next(((same + m.a, same + m.b) for m in blocks if m.size >= _RESYNC), (len(a), len(b)))
-    return Excerpt(before, a[:i], b[:j], later[char + j : char + j + _CONTEXT])
+    behind = later[char + j : char + j + _CONTEXT]
+    return Excerpt(before, a[:i], b[:j], behind[: common_prefix(earlier[char + i : char + i + _CONTEXT], behind)])
 
 
 def _equal(a: Ids, b: Ids) -> int:

@@ -18,9 +18,9 @@ from prefixlint.chat import why_not_exact
 from prefixlint.errors import ModelError, UsageError
 from prefixlint.model import Messages, Request, Text
 from prefixlint.modelfiles import ModelFiles
-from prefixlint.results import TokenizerUse
+from prefixlint.results import LOGGED_IDS, TokenizerUse
 from prefixlint.simulate import Replay
-from prefixlint.table import UNKNOWN, Table
+from prefixlint.table import UNKNOWN, Table, by_value
 
 Counts = NDArray[np.int64]
 Factors = NDArray[np.float64]
@@ -54,15 +54,25 @@ def check(
     whole = np.frombuffer(table.partial, np.int8)[rows] == 0
     reported = np.where(whole, np.frombuffer(table.prompt, np.int64)[rows], UNKNOWN)
     models = np.frombuffer(table.model, np.int32)[rows]
+    as_ids = np.frombuffer(table.as_ids, np.int8)[rows]
     uses = []
-    for number in dict.fromkeys(models.tolist()):
-        mine = np.flatnonzero(models == number)
-        use, scale = _check_model(
-            table.models.values[number], replay.prompt[mine], reported[mine], files, server=server
-        )
-        factors[mine] = scale
+    for key, mine in sorted(by_value(2 * models + as_ids).items(), key=lambda item: int(item[1][0])):
+        model, given = table.models.values[key // 2], key % 2
+        if given:
+            use = _check_ids(model, replay.prompt[mine], reported[mine])
+        else:
+            use, factors[mine] = _check_model(model, replay.prompt[mine], reported[mine], files, server=server)
         uses.append(use)
     return Counted(uses, factors)
+
+
+def _check_ids(model: str | None, counted: Counts, reported: Counts) -> TokenizerUse:
+    """Judge prompts that the log gives as token ids: nothing was tokenized, so no tokenizer can be wrong."""
+    known = reported > 0
+    compared, equal = int(known.sum()), int((counted[known] == reported[known]).sum())
+    exact = "assumed" if not compared else "proven" if equal == compared else "no"
+    against = "usage" if compared else None
+    return TokenizerUse(model, LOGGED_IDS, "no chat template", exact, against, counted.size, compared, equal, 1.0)
 
 
 def _check_model(

@@ -171,7 +171,7 @@ def _first_name(head: Any, lines: Sequence[str]) -> str:
     if lines:
         return _name_of(lines)
     if isinstance(head, str) or not head:
-        return "(empty prompt)"
+        return "(no text)"
     return f"prompts that begin with {head[-1] if head[0] == 'block' else head[0]}"
 
 

@@ -76,10 +76,21 @@ class Ingested:
     grouper: Grouper
     skipped: list[Skip] = field(default_factory=list)
     skipped_total: int = 0
+    skipped_kinds: dict[tuple[str, str], tuple[Skip, int]] = field(default_factory=dict)
     no_prompt: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
     partial: dict[str, int] = field(default_factory=dict)
     history: History = field(default_factory=History)
+
+    def skip(self, item: Skip) -> None:
+        """Count what gave no request; the first ones are kept, and the first of each file and reason."""
+        self.skipped_total += 1
+        if len(self.skipped) < KEPT_SKIPS:
+            self.skipped.append(item)
+        kind = (item.path, item.slug)
+        if kind in self.skipped_kinds or len(self.skipped_kinds) < KEPT_SKIPS:
+            first, count = self.skipped_kinds.get(kind, (item, 0))
+            self.skipped_kinds[kind] = first, count + 1
 
 
 @dataclass(slots=True)
@@ -98,9 +109,7 @@ class Ingest:
         out = Ingested(Table(), Grouper())
         for item in items:
             if isinstance(item, Skip):
-                out.skipped_total += 1
-                if len(out.skipped) < KEPT_SKIPS:
-                    out.skipped.append(item)
+                out.skip(item)
             else:
                 self._request(item, out)
         self.encoder.flush()

@@ -19,6 +19,7 @@ from prefixlint.modelfiles import ModelFiles, resolve
 from prefixlint.results import Analysis, Note, RequestLine
 from prefixlint.table import Kind, Table
 from prefixlint.tokens import Encoder
+from prefixlint.wording import many
 
 TEXT_ENGINES = ("sglang", "vllm")
 HASH_ENGINES = ("ideal",)
@@ -207,13 +208,12 @@ def _order(table: Table, options: Options, notes: list[Note]) -> tuple[np.ndarra
         return np.arange(times.size), "file"
     if not known.all() and options.order is None:
         missing = int((~known).sum())
-        notes.append(Note("times-missing", f"{missing:,} requests have no time: file order is used"))
+        notes.append(Note("times-missing", f"{many(missing, 'request')} without a usable time: file order is used"))
         return np.arange(times.size), "file"
     steps = np.diff(times[known])
     if steps.size and (steps < 0).mean() > 0.9:
         notes.append(Note("reversed-log", "the log runs backwards in time; it was sorted"))
     elif (steps < 0).any():
-        notes.append(
-            Note("unsorted-log", f"{int((steps < 0).sum()):,} requests stand out of time order; the log was sorted")
-        )
+        late = many(int((steps < 0).sum()), "request")
+        notes.append(Note("unsorted-log", f"{late} out of time order: the log was sorted"))
     return np.argsort(np.where(known, times, np.inf), kind="stable"), "time"

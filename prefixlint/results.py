@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from prefixlint.model import MissCause, Skip
 
+LOGGED_IDS = "token ids of the log"
+"""The name of the tokenizer where the log gives prompts as token ids, so that none was used."""
+
 
 @dataclass(frozen=True, slots=True)
 class Note:
@@ -17,8 +20,19 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class SkipKind:
+    """What was left out of one file for one reason: the first such line, and how many there are."""
+
+    first: Skip
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Input:
-    """What was read. `start` and `end` are seconds since the epoch; `order` is the order that requests were used in."""
+    """What was read. `start` and `end` are seconds since the epoch; `order` is the order that requests were used in.
+
+    `skipped` lists the first lines that were left out, `skipped_kinds` counts them by file and reason.
+    """
 
     files: Sequence[str]
     formats: Mapping[str, int]
@@ -28,6 +42,7 @@ class Input:
     order: str
     skipped: Sequence[Skip]
     skipped_total: int
+    skipped_kinds: Sequence[SkipKind] = ()
 
 
 @dataclass(frozen=True, slots=True)

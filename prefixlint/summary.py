@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +25,13 @@ from prefixlint.results import (
     Note,
     RequestLine,
     SharedPrefix,
+    SkipKind,
     VolatilePlace,
 )
 from prefixlint.simulate import Replay, Served
-from prefixlint.table import UNKNOWN, Table
+from prefixlint.table import UNKNOWN, Table, by_value
 from prefixlint.tokens import Encoder
+from prefixlint.wording import many
 
 Counts = NDArray[np.int64]
 Rows = NDArray[np.intp]
@@ -40,7 +41,11 @@ _PLACES = 5  # of a family, in the result
 _FAMILIES = 200
 _WITH_PATHS = 20  # families whose example requests are read again, to name the place in the logged body
 _READ_AT_ONCE = 256  # fingerprints that are held in pairs to be compared
+_REASONS = 10  # of requests that were left out; each cut to _REASON characters
+_REASON = 500
 _PREFIXES = 10
+_CANDIDATES = 50  # for them, since most extend another by a few tokens
+_NEAR = 0.05
 _MIN_PREFIX = 64  # tokens; shorter shared prefixes save nothing worth a line
 _TAIL = 60  # characters of a shared prefix that are shown
 # A log that holds less than this share of the turns its conversations refer to was probably sampled.
@@ -134,15 +139,17 @@ def _account(material: Material) -> _Account:
     first = next(iter(engines.values()))
     of_blocks = replay.distinct_blocks is not None
     partings = [None] * material.rows.size if of_blocks else _partings(material)
-    lost = np.fromiter((p.lost if p else 0 for p in partings), np.int64, len(partings))
-    lost = np.floor(lost * factors).astype(np.int64)
+    if of_blocks:
+        held = ((material.table.namespace[row], material.table.blocks[row]) for row in material.rows.tolist())
+        lost = attribute.lost_blocks(held, first.shared)
+    else:
+        lost = np.fromiter((p.lost if p else 0 for p in partings), np.int64, len(partings))
+        lost = np.floor(lost * factors).astype(np.int64)
     misses = {}
     for name, served in engines.items():
-        why = dict(simulate.misses(served))
-        if not of_blocks:
-            rest = served.prompt - served.shared
-            behind = np.minimum(lost, rest)
-            why |= {MissCause.DIVERGED: behind, MissCause.COLD: rest - behind}
+        rest = served.prompt - served.shared
+        behind = np.minimum(lost, rest)
+        why = simulate.misses(served) | {MissCause.DIVERGED: behind, MissCause.COLD: rest - behind}
         misses[name] = {cause: tokens for cause, tokens in why.items() if tokens.any()}
     return _Account(first.prompt, lost, engines, misses, partings)
 
@@ -195,21 +202,11 @@ def _engines(account: _Account, where: simulate.Where) -> list[EngineResult]:
     return [_rates(name, served, account.misses[name], where) for name, served in account.served.items()]
 
 
-def _by_value(values: NDArray[Any]) -> dict[int, Rows]:
-    """Give the positions of each value of an integer column, in order."""
-    if not values.size:
-        return {}
-    order = np.argsort(values, kind="stable")
-    borders = np.flatnonzero(np.diff(values[order])) + 1
-    parts = np.split(order, borders)
-    return {int(values[part[0]]): part for part in parts}
-
-
 def _groups(material: Material, account: _Account) -> list[Group]:
     group = np.frombuffer(material.table.group, np.int32)
-    replayed = _by_value(group[material.rows])
+    replayed = by_value(group[material.rows])
     found = []
-    for number, members in _by_value(group[material.order]).items():
+    for number, members in by_value(group[material.order]).items():
         where = replayed.get(number, np.empty(0, np.intp))
         engines = [_rates(n, s, account.misses[n], where) for n, s in account.served.items()] if where.size else []
         found.append(
@@ -238,7 +235,7 @@ def _families(material: Material, account: _Account, where: slice) -> list[Famil
     numbers = np.frombuffer(table.family, np.int32)[material.rows]
     counted = np.zeros(numbers.size, bool)
     counted[where] = True
-    members = {n: m[counted[m]] for n, m in _by_value(numbers).items()}
+    members = {n: m[counted[m]] for n, m in by_value(numbers).items()}
     missed = account.prompt - next(iter(account.served.values())).cached
     ranked = sorted(
         (number for number, mine in members.items() if mine.size),
@@ -247,7 +244,8 @@ def _families(material: Material, account: _Account, where: slice) -> list[Famil
     spots = attribute.places((p for p in account.partings if p is not None), table.family)
     spots = {number: spots.get(number, [])[:_PLACES] for number in ranked}
     seen = _read_again(material, [p.example for n in ranked[:_WITH_PATHS] for p in spots[n]])
-    best = {n: _at_best(s, account.lost) for n, s in account.served.items()}
+    of_blocks = material.replay.distinct_blocks is not None
+    best = {n: _at_best(s, account.lost, of_blocks=of_blocks) for n, s in account.served.items()}
     return [
         Family(
             id=_family_id(material, number),
@@ -263,8 +261,10 @@ def _families(material: Material, account: _Account, where: slice) -> list[Famil
     ]
 
 
-def _at_best(served: Served, lost: Counts) -> Served:
+def _at_best(served: Served, lost: Counts, *, of_blocks: bool) -> Served:
     """Give what the engine would serve if nothing that was there had been behind a difference."""
+    if of_blocks:
+        return replace(served, cached=np.minimum(served.cached + lost, served.prompt))
     return simulate.with_shared(served, served.shared + lost) if lost.any() else served
 
 
@@ -336,13 +336,27 @@ def _shared_prefixes(material: Material) -> list[SharedPrefix]:
         return []
     found = []
     for index in material.replay.indexes.values():
-        found += index.shared_prefixes(_PREFIXES, min_tokens=_MIN_PREFIX)
+        found += index.shared_prefixes(_CANDIDATES, min_tokens=_MIN_PREFIX)
     found.sort(key=lambda p: (-(p.requests - 1) * p.length, p.owner))
-    return [SharedPrefix(p.length, p.requests, _tail(material, p.owner, p.length)) for p in found[:_PREFIXES]]
+    kept: list[NDArray[np.uint32]] = []
+    shown = []
+    for prefix in found:
+        ids = material.encoder.ids(material.table.prompt_segments(prefix.owner))[: prefix.length]
+        if not any(_nearly_same(ids, other) for other in kept):
+            kept.append(ids)
+            shown.append(SharedPrefix(prefix.length, prefix.requests, _tail(material, prefix.owner, ids)))
+            if len(shown) == _PREFIXES:
+                break
+    return shown
 
 
-def _tail(material: Material, row: int, length: int) -> str:
-    ids = material.encoder.ids(material.table.prompt_segments(row))[:length]
+def _nearly_same(one: NDArray[np.uint32], other: NDArray[np.uint32]) -> bool:
+    """Tell whether one prefix is the other with a few more tokens: what users' first words share by chance."""
+    short, long = sorted((one, other), key=len)
+    return long.size - short.size < max(_MIN_PREFIX, _NEAR * long.size) and np.array_equal(long[: short.size], short)
+
+
+def _tail(material: Material, row: int, ids: NDArray[np.uint32]) -> str:
     if _foreign(material, row):
         return " ".join(map(str, ids[-8:].tolist()))
     return material.encoder.decode(ids[-40:])[-_TAIL:]
@@ -362,18 +376,22 @@ def _input(material: Material) -> Input:
         order=material.order_name,
         skipped=read.skipped,
         skipped_total=read.skipped_total,
+        skipped_kinds=[SkipKind(first, count) for first, count in read.skipped_kinds.values()],
     )
 
 
 def _notes(material: Material) -> list[Note]:
     read = material.read
     notes = [
-        Note("no-prompt", _with_hint(f"{n:,} requests without a prompt: ", *why_no_prompt(slug)))
+        Note("no-prompt", _with_hint(f"{many(n, 'request')} without a prompt: ", *why_no_prompt(slug)))
         for slug, n in read.no_prompt.items()
     ]
-    notes += [Note("refused-prompt", f"{n:,} requests were not counted: {why}") for why, n in read.refused.items()]
+    notes += _refusals(read.refused)
+    if odd := material.table.contradictory:
+        text = f"{many(odd, 'request')} left out of what was reported: more cached or written than prompt tokens"
+        notes.append(Note("contradictory-usage", text))
     for slug, n in read.partial.items():
-        head = f"{n:,} prompts are known only in part, so their tokens and hits are too few: "
+        head = f"{many(n, 'prompt')} {_are(n)} known only in part, which makes tokens and hits too few: "
         notes.append(Note("partial-prompts", _with_hint(head, *why_no_prompt(slug))))
     referred, missing = read.history.referred, read.history.missing
     if referred >= _FEW_TURNS and missing / referred > _MISSING_TURNS:
@@ -383,6 +401,21 @@ def _notes(material: Material) -> list[Note]:
         )
     notes += [Note("tokenizer", text) for text in material.encoder.notes]
     return notes
+
+
+def _refusals(refused: Mapping[str, int]) -> list[Note]:
+    """Say why prompts could not be counted, the most frequent reasons first: a template may give each its own."""
+    ranked = sorted(refused.items(), key=lambda reason: -reason[1])
+    notes = [Note("refused-prompt", f"{many(n, 'request')} left out: {why[:_REASON]}") for why, n in ranked[:_REASONS]]
+    rest = ranked[_REASONS:]
+    if rest:
+        left = many(sum(n for _, n in rest), "more request")
+        notes.append(Note("refused-prompt", f"{left} left out for {many(len(rest), 'other reason')}"))
+    return notes
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def _with_hint(head: str, reason: str, hint: str | None) -> str:
@@ -432,7 +465,7 @@ def _request_lines(material: Material, account: _Account) -> Iterator[RequestLin
             part=part,
             id=table.ids.get(row),
             time=None if np.isnan(time) else time,
-            family=str(table.family[row]),
+            family=_family_id(material, table.family[row]),
             prompt_tokens=int(account.prompt[position]),
             engines={
                 name: (

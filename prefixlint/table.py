@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prefixlint.model import BlockHashes, Request
+from prefixlint.model import BlockHashes, Request, Usage
 
 UNKNOWN = -1
 """In a column of counts: not reported."""
@@ -65,6 +65,10 @@ def _floats() -> array[float]:
     return array("d")
 
 
+def _contradicts_itself(usage: Usage) -> bool:
+    return usage.prompt is not None and max(usage.cached or 0, usage.written or 0) > usage.prompt
+
+
 @dataclass(slots=True)
 class Table:
     """Columns of requests. Times are epoch seconds, NaN where unknown; counts are tokens, UNKNOWN where unreported.
@@ -102,6 +106,8 @@ class Table:
     outputs: array[int] = field(default_factory=_unsigned)
     blocks: dict[int, BlockHashes] = field(default_factory=dict)
     ids: dict[int, str] = field(default_factory=dict)
+    contradictory: int = 0
+    """Requests whose usage was left out: it reports more cached or written than prompt tokens."""
 
     def __len__(self) -> int:
         """Count the requests."""
@@ -111,6 +117,9 @@ class Table:
         """Append what is known of a request before its prompt; give its row."""
         row = len(self.line)
         usage = request.usage
+        if usage is not None and _contradicts_itself(usage):
+            self.contradictory += 1
+            usage = None
         self.path.append(self.paths.number(request.path))
         self.line.append(request.line)
         self.part.append(request.part)
@@ -157,3 +166,13 @@ class Table:
     def where(self, row: int) -> tuple[str, int, int]:
         """Give the file, line and part of a request."""
         return self.paths.values[self.path[row]], self.line[row], self.part[row]
+
+
+def by_value(values: NDArray[Any]) -> dict[int, NDArray[np.intp]]:
+    """Give the positions of each value of an integer column, in order."""
+    if not values.size:
+        return {}
+    order = np.argsort(values, kind="stable")
+    borders = np.flatnonzero(np.diff(values[order])) + 1
+    parts = np.split(order, borders)
+    return {int(values[part[0]]): part for part in parts}

@@ -303,7 +303,7 @@ def test_prompts_known_only_in_part_are_said_to_be(tmp_path, model, log):
     rows = [row | {"sessionId": "s", "timestamp": "2025-03-03T09:00:00Z"} for row in (asked, answer)]
     result = analyze(write_log(tmp_path / "session.jsonl", rows), "--model", model)
     (note,) = [n["message"] for n in result["notes"] if n["slug"] == "partial-prompts"]
-    assert note.startswith("1 prompts are known only in part")
+    assert note.startswith("1 prompt is known only in part")
     assert "system prompt" in note
     assert "partial-prompts" not in [n["slug"] for n in analyze(log, "--model", model)["notes"]]
 

@@ -3,10 +3,11 @@
     {"messages": [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]}
     {"prompt": [{"role": "user", "content": "…"}], "completion": [{"role": "assistant", "content": "…"}]}
     {"prompt": "…", "completion": "…"}
+    {"task_id": 0, "traj": [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}, …]}
 
 A row of `messages` gives one request before each answer. What tells it from a request body: it ends with an answer, and
 nothing in it says that it was sent (no model, no sampling parameters, no envelope). Rows of `prompt` and `completion`
-give one request.
+give one request. Runs of agents (tau-bench: `traj`) may end with any turn: their key alone says what they are.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ def detect(record: Record) -> int:
     messages = _turns(body)
     if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
         return 0
-    return 55 if messages[-1].get("role") == "assistant" and not is_foreign({"messages": messages}) else 0
+    if is_foreign({"messages": messages}):
+        return 0
+    ended = [messages[-1]] if "messages" in body else messages
+    return 55 if any(one.get("role") == "assistant" for one in ended) else 0
 
 
 def _turns(body: JsonObject) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_MIN_CELL = 4  # columns that a cell keeps when its column is cut
 # Beyond these a time is not a date that people use; such numbers come from broken logs.
 _LAST_TIME = 253_402_300_799
 
@@ -79,6 +80,14 @@ def moment(seconds: float | None) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def duration(seconds: float) -> str:
+    """Show a time span in its two largest units: `9 s`, `58 min 56 s`, `6 d 23 h`."""
+    whole = max(0, round(seconds))
+    parts = ((whole // 86_400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"), (whole % 60, "s"))
+    first = next((i for i, (number, _) in enumerate(parts) if number), len(parts) - 1)
+    return " ".join(f"{number} {unit}" for number, unit in parts[first : first + 2])
+
+
 @dataclass(frozen=True, slots=True)
 class Style:
     """ANSI styles, or none. Red: what costs; green: what is good; yellow: what to know; dim: what may be skipped."""
@@ -109,13 +118,20 @@ class Style:
         return self._wrap("33", text)
 
 
-def table(rows: Sequence[Sequence[str]], *, align: str, width: int, grow: int = 0, indent: int = 2) -> list[str]:
-    """Lay out plain cells in columns; `align` has `<` or `>` a column; column `grow` is cut so that lines fit."""
+def table(
+    rows: Sequence[Sequence[str]], *, align: str, width: int, grow: Sequence[int] = (0,), indent: int = 2
+) -> list[str]:
+    """Lay out plain cells in columns; `align` has `<` or `>` a column; the columns `grow` are cut so that lines fit."""
     if not rows:
         return []
     sizes = [max(columns(row[i]) for row in rows) for i in range(len(align))]
-    room = width - indent - 2 * (len(sizes) - 1) - sum(sizes) + sizes[grow]
-    sizes[grow] = max(4, min(sizes[grow], room))
+    excess = indent + 2 * (len(sizes) - 1) + sum(sizes) - width
+    while excess > 0:
+        widest = max(grow, key=lambda i: sizes[i])
+        if sizes[widest] <= _MIN_CELL:
+            break
+        sizes[widest] -= 1
+        excess -= 1
     return [
         " " * indent + "  ".join(_cell(row[i], sizes[i], align[i]) for i in range(len(sizes))).rstrip() for row in rows
     ]

@@ -29,7 +29,25 @@ def analysis(result: Analysis, look: Look) -> str:  # noqa: ARG001 - JSON looks 
 
 def dump(value: Any) -> str:
     """Write JSON with indentation; text that is no valid Unicode is written with replacement characters."""
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2, default=str).decode() + "\n"
+    return _encode(value, orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+
+
+def _encode(value: Any, option: int) -> bytes:
+    """Encode JSON; names and ids of a broken log may hold lone surrogates anywhere, so all text is cleaned then."""
+    try:
+        return orjson.dumps(value, option=option)
+    except TypeError:
+        return orjson.dumps(_cleaned(value), option=option)
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {_cleaned(key): _cleaned(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_cleaned(item) for item in value]
+    return value
 
 
 def as_json(result: Analysis) -> dict[str, Any]:
@@ -44,12 +62,21 @@ def as_json(result: Analysis) -> dict[str, Any]:
             "to": iso(result.input.end),
             "order": result.input.order,
             "skipped": [
-                {"path": s.path, "line": s.line, "slug": s.slug, "reason": clean(s.reason)}
-                for s in result.input.skipped
+                {"path": s.path, "line": s.line, "slug": s.slug, "reason": s.reason} for s in result.input.skipped
             ],
             "skipped_total": result.input.skipped_total,
+            "skipped_by_reason": [
+                {
+                    "path": k.first.path,
+                    "line": k.first.line,
+                    "slug": k.first.slug,
+                    "reason": k.first.reason,
+                    "count": k.count,
+                }
+                for k in result.input.skipped_kinds
+            ],
         },
-        "notes": [{"slug": n.slug, "message": clean(n.message)} for n in result.notes],
+        "notes": [{"slug": n.slug, "message": n.message} for n in result.notes],
         "tokenizers": [_tokenizer(t) for t in result.tokenizers],
         "tokens": {"prompt": result.prompt_tokens, "distinct": result.distinct_tokens},
         "reported": _reported(result.reported),
@@ -132,7 +159,7 @@ def _engine(engine: EngineResult) -> dict[str, Any]:
 def _family(family: Family) -> dict[str, Any]:
     return {
         "id": family.id,
-        "name": clean(family.name),
+        "name": family.name,
         "model": family.model,
         "requests": family.requests,
         "prompt_tokens": family.prompt_tokens,
@@ -152,10 +179,10 @@ def _place(place: VolatilePlace) -> dict[str, Any]:
         "path": place.path,
         "char": place.char,
         "excerpt": {
-            "before": clean(place.excerpt.before),
-            "earlier": clean(place.excerpt.earlier),
-            "later": clean(place.excerpt.later),
-            "after": clean(place.excerpt.after),
+            "before": place.excerpt.before,
+            "earlier": place.excerpt.earlier,
+            "later": place.excerpt.later,
+            "after": place.excerpt.after,
         },
         "requests": place.requests,
         "lost_tokens": place.lost_tokens,
@@ -164,7 +191,7 @@ def _place(place: VolatilePlace) -> dict[str, Any]:
 
 
 def _shared(shared: SharedPrefix) -> dict[str, Any]:
-    return {"tokens": shared.tokens, "requests": shared.requests, "text": clean(shared.text)}
+    return {"tokens": shared.tokens, "requests": shared.requests, "text": shared.text}
 
 
 def _group(group: Group) -> dict[str, Any]:
@@ -183,12 +210,12 @@ def request_line(line: RequestLine) -> bytes:
     diverged = None
     if line.diverged_token is not None:
         diverged = {"token": line.diverged_token, "path": line.diverged_path, "char": line.diverged_char}
-    return orjson.dumps(
+    return _encode(
         {
             "line": line.line,
-            "path": clean(line.path),
+            "path": line.path,
             "part": line.part,
-            "id": line.id and clean(line.id),
+            "id": line.id,
             "time": iso(line.time),
             "family": line.family,
             "prompt_tokens": line.prompt_tokens,
@@ -199,5 +226,5 @@ def request_line(line: RequestLine) -> bytes:
             "reported_cached_tokens": line.reported_cached_tokens,
             "diverged_at": diverged,
         },
-        option=orjson.OPT_APPEND_NEWLINE,
+        orjson.OPT_APPEND_NEWLINE,
     )

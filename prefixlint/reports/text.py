@@ -6,7 +6,9 @@ from prefixlint.model import MissCause
 from prefixlint.reports import Look
 from prefixlint.reports._terminal import (
     Style,
+    columns,
     count,
+    duration,
     moment,
     percent,
     short_count,
@@ -15,11 +17,26 @@ from prefixlint.reports._terminal import (
     visible,
     wrap,
 )
-from prefixlint.results import Analysis, EngineResult, Excerpt, Family, Group, Reported, TokenizerUse, VolatilePlace
+from prefixlint.results import (
+    LOGGED_IDS,
+    Analysis,
+    EngineResult,
+    Excerpt,
+    Family,
+    Group,
+    Reported,
+    TokenizerUse,
+    VolatilePlace,
+)
+from prefixlint.wording import many
 
 _FAMILIES = 8
 _PREFIXES = 5
 _SKIPPED = 5
+_MODELS = 3
+_NAME = 40  # columns that the name of a file or model gets at least
+# Times before this (1973) are a clock that began with the trace, not dates.
+_RELATIVE = 1e8
 _GROUPS = 30
 _COSTLY = 0.02  # of a family's prompt tokens: what is lost below it is not worth the reader's time
 _CAUSES = {
@@ -57,20 +74,22 @@ def analysis(result: Analysis, look: Look) -> str:
 
 def _head(result: Analysis, style: Style, width: int) -> list[str]:
     files = result.input.files
-    name = visible(files[0]) if len(files) == 1 else f"{len(files)} files"
+    name = visible(files[0]) if len(files) == 1 else many(len(files), "file")
     tokens = f", {short_count(result.prompt_tokens)} prompt tokens" if result.prompt_tokens else ""
-    formats = ", ".join(f"{count(n)} {name}" for name, n in sorted(result.input.formats.items(), key=lambda x: -x[1]))
-    lines = [style.bold(shorten(f"{name}: {count(result.input.requests)} requests{tokens}", width))]
-    if len(result.input.formats) > 1:
-        lines += wrap(formats, width)
-    elif formats:
-        lines.append(f"  {next(iter(result.input.formats))}" + _span(result))
-    return lines
+    title = f": {many(result.input.requests, 'request')}{tokens}"
+    room = max(_NAME, width - columns(title))
+    lines = [style.bold(line) for line in wrap(shorten(name, room, keep="end") + title, width, first="")]
+    formats = sorted(result.input.formats.items(), key=lambda x: -x[1])
+    named = [name if len(formats) == 1 else f"{count(n)} {name}" for name, n in formats]
+    return lines + (wrap(", ".join(named) + _span(result), width) if named else [])
 
 
 def _span(result: Analysis) -> str:
-    if result.input.start is None:
+    start, end = result.input.start, result.input.end
+    if start is None or end is None:
         return ", in file order"
+    if end < _RELATIVE:
+        return f", over {duration(end - start)}, in {result.input.order} order"
     return f", {moment(result.input.start)} to {moment(result.input.end)} UTC, in {result.input.order} order"
 
 
@@ -95,10 +114,13 @@ def _rates(result: Analysis, style: Style, width: int) -> list[str]:
 def _likely(result: Analysis, style: Style, width: int) -> list[str]:
     if not result.likely_causes:
         return []
-    rows = [("Likely causes of the misses, from times and counters alone", "requests", "missed tokens")]
-    rows += [(c.message, count(c.requests), count(c.missed_tokens)) for c in result.likely_causes]
-    lines = table(rows, align="<>>", width=width, indent=0)
-    return [style.bold(lines[0]), *lines[1:]]
+    rows = [("missed tokens", "requests")]
+    rows += [(count(c.missed_tokens), count(c.requests)) for c in result.likely_causes]
+    numbers = table(rows, align=">>", width=width, indent=0)
+    texts = ["Likely causes, from times and counters alone", *(c.message for c in result.likely_causes)]
+    behind = columns(numbers[0]) + 2
+    lines = [wrap(text, width, indent=" " * behind, first=row + "  ") for row, text in zip(numbers, texts, strict=True)]
+    return [*(style.bold(line) for line in lines[0]), *(line for cause in lines[1:] for line in cause)]
 
 
 def _tint(line: str, rate: str, style: Style) -> str:
@@ -144,10 +166,11 @@ def _groups(result: Analysis, style: Style, width: int) -> list[str]:
     engines = [e.engine for e in result.engines]
     rows = [(*result.by, "requests", "tokens", "reported", *engines)]
     rows += [_group_row(g, engines) for g in result.groups[:_GROUPS]]
-    lines = table(rows, align="<" * len(result.by) + ">" * (3 + len(engines)), width=width, indent=0)
+    align = "<" * len(result.by) + ">" * (3 + len(engines))
+    lines = table(rows, align=align, width=width, grow=range(len(result.by)), indent=0)
     lines[0] = style.bold(lines[0])
     if len(result.groups) > _GROUPS:
-        lines.append(style.dim(f"and {count(len(result.groups) - _GROUPS)} more groups; all are in --format json"))
+        lines.append(style.dim(f"and {many(len(result.groups) - _GROUPS, 'more group')}; all are in --format json"))
     return lines
 
 
@@ -179,7 +202,11 @@ def _families(result: Analysis, style: Style, width: int) -> list[str]:
             lines += _place(family.spans[0], family, style, width)
     if len(result.families) > _FAMILIES:
         rest = result.families[_FAMILIES:]
-        lines.append(style.dim(f"and {count(len(rest))} more with {count(sum(f.requests for f in rest))} requests"))
+        requests = many(sum(f.requests for f in rest), "request")
+        lines.append(style.dim(f"and {many(len(rest), 'more family', 'more families')} with {requests}"))
+    if any(f.lost_tokens for f in result.families):
+        text = "lost: seen before, but behind a difference; ceiling: the hit rate if nothing were lost."
+        lines += [style.dim(line) for line in wrap(text, width)]
     return lines
 
 
@@ -194,8 +221,9 @@ def _family_row(family: Family, engines: list[str], total: int) -> tuple[str, ..
 def _place(place: VolatilePlace, family: Family, style: Style, width: int) -> list[str]:
     where = f"{place.path}, character {place.char}" if place.path else f"token {place.token}"
     if place.lost_tokens < _COSTLY * family.prompt_tokens:
-        return [style.dim(shorten(f"    parts at {where}: nothing of weight is lost behind it", width))]
-    lost = f"{count(place.lost_tokens)} tokens behind it were computed again in {count(place.requests)} requests"
+        text = f"parts at {where}: nothing of weight is lost behind it"
+        return [style.dim(line) for line in wrap(text, width, indent="    ")]
+    lost = f"{count(place.lost_tokens)} tokens behind it were computed again in {many(place.requests, 'request')}"
     lines = [style.red(line) for line in wrap(f"parts at {where}: {lost}", width, indent="    ")]
     return lines + ["      " + text for text in excerpt_lines(place.excerpt, width - 6, style)]
 
@@ -217,23 +245,32 @@ def _prefixes(result: Analysis, style: Style, width: int) -> list[str]:
         return []
     rows = [("tokens", "requests", "Largest shared prefixes end with")]
     rows += [(count(s.tokens), count(s.requests), visible(s.text)) for s in result.shared_prefixes[:_PREFIXES]]
-    lines = table(rows, align=">><", width=width, grow=2, indent=0)
+    lines = table(rows, align=">><", width=width, grow=(2,), indent=0)
     return [style.bold(lines[0]), *lines[1:]]
 
 
 def _counting(result: Analysis, style: Style, width: int) -> list[str]:
+    alike: dict[str, list[str]] = {}
+    for use in result.tokenizers:
+        model = shorten(visible(use.model), _NAME) if use.model else "(no model named)"
+        alike.setdefault(_how_counted(use), []).append(model)
     lines: list[str] = []
-    for use in result.tokenizers[:_FAMILIES]:
-        lines += wrap(_how_counted(use), width)
+    for text, models in list(alike.items())[:_FAMILIES]:
+        more = f" and {many(len(models) - _MODELS, 'more model')}" if len(models) > _MODELS else ""
+        lines += wrap(f"{', '.join(models[:_MODELS])}{more}: {text}", width)
+    if len(alike) > _FAMILIES:
+        rest = sum(len(models) for models in list(alike.values())[_FAMILIES:])
+        lines.append(style.dim(f"  and {many(rest, 'more model')}; --format json lists them"))
     return [style.bold("How tokens were counted"), *lines] if lines else []
 
 
 def _how_counted(use: TokenizerUse) -> str:
-    model = visible(use.model) if use.model else "(no model named)"
-    text = f"{model}: {use.name}, {use.chat_template}; "
+    text = f"{use.name}, {use.chat_template}; "
     if use.exact == "proven":
         equal = f"{count(use.equal)} of {count(use.compared)} requests"
         return text + f"exact: counts equal the {use.checked_against}'s in {equal}."
+    if use.exact == "assumed" and use.name == LOGGED_IDS:
+        return f"{use.name}; nothing was tokenized."
     if use.exact == "assumed":
         return text + "assumed exact: the log reports no counts to compare with."
     compared = (
@@ -257,11 +294,15 @@ def _skipped(result: Analysis, style: Style, width: int) -> list[str]:
     if not result.input.skipped_total:
         return []
     lines = [style.bold(f"Skipped: {count(result.input.skipped_total)}")]
-    for skip in result.input.skipped[:_SKIPPED]:
+    kinds = sorted(result.input.skipped_kinds, key=lambda kind: -kind.count)
+    for kind in kinds[:_SKIPPED]:
+        skip = kind.first
         where = f"{visible(skip.path)}:{skip.line}" if skip.line else visible(skip.path)
-        lines += wrap(f"{where}: {visible(skip.reason)}", width)
-    if result.input.skipped_total > _SKIPPED:
-        lines.append(style.dim(f"  and {count(result.input.skipped_total - _SKIPPED)} more; --format json lists them"))
+        more = f" (and {many(kind.count - 1, 'more line')} like it)" if kind.count > 1 else ""
+        lines += wrap(f"{where}: {visible(skip.reason)}{more}", width)
+    rest = result.input.skipped_total - sum(kind.count for kind in kinds[:_SKIPPED])
+    if rest:
+        lines.append(style.dim(f"  and {count(rest)} more; --format json lists them by file and reason"))
     return lines
 
 

@@ -1,0 +1,8 @@
+"""Numbers and their nouns in sentences for people."""
+
+from __future__ import annotations
+
+
+def many(number: int, noun: str, plural: str | None = None) -> str:
+    """Give a number with its noun: `1 request`, `2,500 requests`; `plural` for nouns that do not take an s."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
