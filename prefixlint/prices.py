@@ -242,4 +242,8 @@ def _at(field: Any, start: int) -> float | None:
 
 
 def _wrong(path: Path, what: str) -> ConfigError:
-    return ConfigError(f"{path} {what}", slug="bad-price-file", hint="prefixlint/prices.py shows what it may hold.")
+    return ConfigError(
+        f"the price file {path} {what}",
+        slug="bad-price-file",
+        hint="each [[price]] has a model and input, and maybe cached, write, write_1h and tiers",
+    )
