@@ -21,9 +21,11 @@ KEYWORD = re.compile(r"(\w+)=")
 DICT_KEY = re.compile(r"'?(\w+)'?: ")  # older versions of SGLang write keys without quotes
 COLON = re.compile(r"([A-Za-z_][A-Za-z_ ]*): ")
 
+# Groups that can match in part are not repeated possessively: Python before 3.11.5, which Debian 12 has, keeps what the
+# last, failed round had matched (gh-106052). A string's escapes cannot.
 _STRING = r"""'[^'\\]*+(?:\\.[^'\\]*+)*+'|"[^"\\]*+(?:\\.[^"\\]*+)*+\""""
 # what most values are: a string, a list of numbers, a bare word, or a dict of such
-_FLAT_DICT = r"\{(?:'[^'\\]*+': (?:[-\w.]++|'[^'\\]*+'|\[[-\d., ]*+\])(?:, )?+)*+\}"
+_FLAT_DICT = r"\{(?:'[^'\\]*+': (?:[-\w.]++|'[^'\\]*+'|\[[-\d., ]*+\])(?:, )?)*\}"
 _SIMPLE = re.compile(rf"(?:{_STRING}|\[[-\d., ]*+\]|[-\w.]++|{_FLAT_DICT})(?=, |[)\]}}]|\.?$)", re.DOTALL)
 _MOST_COMMAS = 200_000  # a second of compiling
 _WHOLE = re.compile(_STRING, re.DOTALL)
@@ -32,8 +34,8 @@ _PIECE = re.compile(rf"{_STRING}|[\[({{]|[\])}}]|, |['\"]", re.DOTALL)
 # unset and numeric fields are most of a request object and hold nothing: stepped over in one go
 _DULL = {
     # the rank of a replica is a number that counts
-    KEYWORD: re.compile(r"(?:(?!\w+_rank=)\w+=(?:None|True|False|-?\d+(?:\.\d+)?|\[\]), )++"),
-    DICT_KEY: re.compile(r"(?:'?\w+'?: (?:None|True|False|\[\]), )++"),
+    KEYWORD: re.compile(r"(?:(?!\w+_rank=)\w+=(?:None|True|False|-?\d+(?:\.\d+)?|\[\]), )+"),
+    DICT_KEY: re.compile(r"(?:'?\w+'?: (?:None|True|False|\[\]), )+"),
 }
 
 
