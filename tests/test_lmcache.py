@@ -13,8 +13,10 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers
 
+from prefixlint.cli import main
 from prefixlint.engines import load
 from prefixlint.simulate import Arrival, rates, run
 from prefixlint.tokens import FAST_FROM, Encoder
@@ -89,3 +91,24 @@ def test_published(encoder, trace):
         assert round(found.prompt_tokens / found.requests, 1) == pytest.approx(figures["avg_tokens"], abs=1e-6)
     assert not encoder.whole
     assert not encoder.notes
+
+
+@pytest.fixture(scope="module")
+def model(llama3, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("llama3")
+    (folder / "tokenizer.json").write_text(llama3, encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text('{"bos_token": "<|begin_of_text|>", "add_bos_token": true}')
+    return folder
+
+
+@pytest.mark.parametrize("trace", sorted(PUBLISHED)[::5])
+def test_published_through_the_command_line(model, trace):
+    command = ["analyze", str(TRACES / f"{trace}.gz"), "--model", str(model), "--engine", "ideal", "--format", "json"]
+    done = CliRunner().invoke(main, command, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    (ideal,) = result["engines"]
+    figures = PUBLISHED[trace]
+    assert round(100 * ideal["hit_rate"], 1) == pytest.approx(figures["prefix_hit_pct"], abs=1e-6)
+    if "avg_tokens" in figures:
+        assert round(ideal["prompt_tokens"] / ideal["requests"], 1) == pytest.approx(figures["avg_tokens"], abs=1e-6)

@@ -802,6 +802,16 @@ def test_runs_of_agents_are_data_set_rows(rows):
     assert (request.format, request.output.text) == ("hf-messages", "yes")
 
 
+@pytest.mark.parametrize("last", [USER, {"role": "tool", "tool_call_id": "c", "content": "done"}])
+def test_runs_of_agents_may_end_with_any_turn(tmp_path, rows, last):
+    run = [{"role": "system", "content": "s"}, USER, {"role": "assistant", "content": "yes"}, last]
+    found = rows({"task_id": 0, "reward": 1.0, "info": {}, "traj": run, "trial": 0})
+    assert [(len(r.content.messages), r.output and r.output.text) for r in found] == [(2, "yes"), (4, None)]
+    # tau-bench writes all runs as one JSON list
+    (tmp_path / "runs.json").write_text(json.dumps([{"task_id": n, "traj": run} for n in range(3)], indent=2))
+    assert len(list(read([str(tmp_path / "runs.json")]))) == 6
+
+
 # -- how exports write bodies -----------------------------------------------------------------------------------------
 
 

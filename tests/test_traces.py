@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from prefixlint import engines
+from prefixlint.cli import main
 from prefixlint.model import BlockHashes
 from prefixlint.simulate import BlockArrival, after_warmup, lookup, misses, rates, run_blocks
 
@@ -110,3 +112,37 @@ def test_every_request_adds_up(trace, engine, request):
     why = misses(served)
     for index in range(served.prompt.size):
         assert lookup(served, index, why).cached == served.cached[index]
+
+
+def through_the_command_line(name, *options):
+    command = ["analyze", str(TRACES / name), *options, "--format", "json"]
+    done = CliRunner().invoke(main, command, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_mooncake_through_the_command_line():
+    result = through_the_command_line("mooncake-conversation.jsonl.gz", "--engine", "mooncake", "--engine", "vllm")
+    ideal, vllm = result["engines"]
+    assert ideal["engine"] == "ideal"
+    assert (result["input"]["requests"], ideal["requests"]) == (12_031, 12_031)
+    assert ideal["hit_rate_blocks"] == pytest.approx(0.36641, abs=5e-6)
+    assert ideal["hit_rate"] == pytest.approx(0.37362, abs=5e-6)
+    assert ideal["hit_rate_mean"] == pytest.approx(0.40938, abs=5e-6)
+    assert result["tokens"]["distinct"] == ideal["prompt_tokens"] - ideal["cached_tokens"]
+    assert ideal["misses"] == {"cold": result["tokens"]["distinct"]}
+    assert vllm["hit_rate"] == pytest.approx(0.37338, abs=5e-6)
+    half = through_the_command_line("mooncake-conversation.jsonl.gz", "--warmup", "50%")["engines"]
+    assert [e["engine"] for e in half] == ["ideal"]
+    assert half[0]["hit_rate"] == pytest.approx(0.39811, abs=5e-6)
+
+
+def test_ragpulse_through_the_command_line():
+    (ideal,) = (result := through_the_command_line("ragpulse.jsonl.gz"))["engines"]
+    assert (ideal["prompt_tokens"], ideal["cached_tokens"]) == (20_917_606, 3_735_727)
+    assert result["input"]["order"] == "time"
+    # the ids name contents, so what other prompts had behind other blocks is known
+    assert set(ideal["misses"]) == {"cold", "diverged"}
+    assert sum(f["lost_tokens"] for f in result["families"]) == ideal["misses"]["diverged"]
+    (half,) = through_the_command_line("ragpulse.jsonl.gz", "--warmup", "50%")["engines"]
+    assert (half["cached_tokens"], half["prompt_tokens"]) == (1_877_444, 10_535_055)
