@@ -31,9 +31,12 @@ class Cost:
 def run(command: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None) -> Cost:
     """Run the command to its end with nothing on standard input; its output (both streams) goes to a file and comes back.
 
+    Python caches its byte code in the command even where the environment of this run forbids it, as it does for users.
     `os.wait4` gives the usage of exactly this child, where `getrusage(RUSAGE_CHILDREN)` would give the maximum over all
     commands of this run.
     """
+    if env is None:
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryFile() as out:
         started = time.perf_counter()
         child = subprocess.Popen(
