@@ -7,6 +7,7 @@ split a template. Heads that occur again cost one dictionary look-up.
 
 from __future__ import annotations
 
+import heapq
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,13 +28,18 @@ _DIGITS = re.compile(r"[0-9]+")
 _SENTENCE = re.compile(r"(?<=[.!?]) ")
 _NAME_CHARS = 60
 _TELLING = 12  # characters; a shorter line says nothing
+# Boilerplate may stand in every one of thousands of templates: a part leads to that many families, the shortest, of
+# which it makes up most; of all families found so, the best few are compared in full.
+_POSTINGS = 16
+_CANDIDATES = 8
+_NUMBER = (1 << 32) - 1
 
 
 @dataclass(slots=True)
 class _Known:
-    """A family as it is known by its first member: the weight in characters of each part of its head."""
+    """A family as it is known by its first member: the weight in characters of each part of its head, by its hash."""
 
-    parts: dict[Any, int]
+    parts: dict[int, int]
     weight: int
     name: str
     lines: tuple[str, ...]
@@ -45,16 +51,16 @@ class Grouper:
     """Assigns family numbers (0, 1, …) in order of first appearance."""
 
     families: list[_Known] = field(default_factory=list)
-    _seen: dict[Any, int] = field(default_factory=dict)
-    _index: dict[Any, list[int]] = field(default_factory=dict)
+    _seen: dict[int, int] = field(default_factory=dict)
+    _index: dict[int, list[int]] = field(default_factory=dict)
 
     def add(self, request: Request) -> int:
         """Give the number of the request's family."""
         head = _head(request)
-        known = self._seen.get((request.model, head))
+        key = hash((request.model, head))
+        known = self._seen.get(key)
         if known is None:
-            known = self._place(request.model, head)
-            self._seen[request.model, head] = known
+            known = self._seen[key] = self._place(request.model, head)
         return known
 
     def name(self, family: int) -> str:
@@ -62,29 +68,37 @@ class Grouper:
         return self.families[family].name
 
     def _place(self, model: str | None, head: Any) -> int:
-        parts = _parts(head)
+        parts = {hash((model, part)): size for part, size in _parts(head).items()}
         weight = sum(parts.values())
-        best = self._best(model, parts, weight)
+        best = self._best(parts, weight)
         if best is not None:
-            _rename(self.families[best], parts)
+            _rename(self.families[best], model, parts)
             return best
         number = len(self.families)
         lines = tuple(_lines(head)) if isinstance(head, str) else ()
         self.families.append(_Known(parts, weight, _first_name(head, lines), lines))
+        entry = -(weight << 32 | number)  # the heaviest is the smallest, and so the first to leave the heap
         for part in parts:
-            self._index.setdefault((model, part), []).append(number)
+            postings = self._index.setdefault(part, [])
+            if len(postings) < _POSTINGS:
+                heapq.heappush(postings, entry)
+            else:
+                heapq.heappushpop(postings, entry)
         return number
 
-    def _best(self, model: str | None, parts: Mapping[Any, int], weight: int) -> int | None:
-        shared: dict[int, int] = {}
+    def _best(self, parts: Mapping[int, int], weight: int) -> int | None:
+        found: dict[int, int] = {}
         for part, size in parts.items():
-            for family in self._index.get((model, part), ()):
-                shared[family] = shared.get(family, 0) + size
+            for entry in self._index.get(part, ()):
+                found[entry] = found.get(entry, 0) + size
+        ranked = ((size, -(-entry & _NUMBER)) for entry, size in found.items())
         best, best_share = None, 0.0
-        for family, size in shared.items():
-            share = size / max(1, min(weight, self.families[family].weight))
+        for _, minus in heapq.nlargest(_CANDIDATES, ranked):
+            known = self.families[-minus]
+            shared = sum(size for part, size in parts.items() if part in known.parts)
+            share = shared / max(1, min(weight, known.weight))
             if share >= _SAME and share > best_share:
-                best, best_share = family, share
+                best, best_share = -minus, share
         return best
 
 
@@ -181,11 +195,11 @@ def _name_of(lines: Sequence[str]) -> str:
     return next(telling, lines[0])[:_NAME_CHARS]
 
 
-def _rename(family: _Known, parts: Mapping[Any, int]) -> None:
+def _rename(family: _Known, model: str | None, parts: Mapping[int, int]) -> None:
     """Name a family by a line that two members share, once a second head has joined."""
     if family.named:
         return
     family.named = True
-    shared = [line for line in family.lines if _without_digits(line).strip() in parts]
+    shared = [line for line in family.lines if hash((model, _without_digits(line).strip())) in parts]
     if shared:
         family.name = _name_of(shared)

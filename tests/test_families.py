@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 
@@ -124,3 +125,20 @@ def test_text_of_content():
     assert plain_text("a") == "a"
     assert plain_text([{"type": "text", "text": "a"}, {"type": "image_url"}, "x", {"text": "b"}]) == "a\nb"
     assert plain_text(None) == ""
+
+
+def test_boilerplate_in_thousands_of_templates_costs_no_time_and_joins_none_of_them():
+    """Each head shares two fifths with all others; comparing it with all of them would take minutes."""
+    rng = random.Random(4)
+    words = [a + b for a in ("al", "be", "ga", "de", "om", "ze", "ki", "lo") for b in ("ra", "ti", "mun", "sko", "vel")]
+    shared = "\n".join(" ".join(rng.choices(words, k=8)) for _ in range(10))
+    heads = ["\n".join(" ".join(rng.choices(words, k=8)) for _ in range(16)) + "\n" + shared for _ in range(3000)]
+    start = time.process_time()
+    numbers, grouper = families(
+        [*map(chat, heads), *(chat(f"{shared}\nCustomer: {n}.") for n in words), chat(heads[7])]
+    )
+    assert time.process_time() - start < 10
+    assert numbers[:3000] == list(range(3000))
+    assert len(set(numbers[3000:-1])) == 1
+    assert numbers[-1] == 7
+    assert len(grouper.families) in (3000, 3001)
