@@ -37,9 +37,9 @@ _NUMBER = (1 << 32) - 1
 
 @dataclass(slots=True)
 class _Known:
-    """A family as it is known by its first member: the weight in characters of each part of its head, by its hash."""
+    """A family as its first member shows it: the hashes of the parts of its head, and its weight in characters."""
 
-    parts: dict[int, int]
+    parts: frozenset[int]
     weight: int
     name: str
     lines: tuple[str, ...]
@@ -52,7 +52,7 @@ class Grouper:
 
     families: list[_Known] = field(default_factory=list)
     _seen: dict[int, int] = field(default_factory=dict)
-    _index: dict[int, list[int]] = field(default_factory=dict)
+    _index: dict[int, int | list[int]] = field(default_factory=dict)
 
     def add(self, request: Request) -> int:
         """Give the number of the request's family."""
@@ -76,11 +76,15 @@ class Grouper:
             return best
         number = len(self.families)
         lines = tuple(_lines(head)) if isinstance(head, str) else ()
-        self.families.append(_Known(parts, weight, _first_name(head, lines), lines))
+        self.families.append(_Known(frozenset(parts), weight, _first_name(head, lines), lines))
         entry = -(weight << 32 | number)  # the heaviest is the smallest, and so the first to leave the heap
         for part in parts:
-            postings = self._index.setdefault(part, [])
-            if len(postings) < _POSTINGS:
+            postings = self._index.get(part)
+            if postings is None:
+                self._index[part] = entry  # most parts are of one family, and a list would be most of the memory
+            elif isinstance(postings, int):
+                self._index[part] = sorted((postings, entry))
+            elif len(postings) < _POSTINGS:
                 heapq.heappush(postings, entry)
             else:
                 heapq.heappushpop(postings, entry)
@@ -89,7 +93,8 @@ class Grouper:
     def _best(self, parts: Mapping[int, int], weight: int) -> int | None:
         found: dict[int, int] = {}
         for part, size in parts.items():
-            for entry in self._index.get(part, ()):
+            postings = self._index.get(part, ())
+            for entry in (postings,) if isinstance(postings, int) else postings:
                 found[entry] = found.get(entry, 0) + size
         ranked = ((size, -(-entry & _NUMBER)) for entry, size in found.items())
         best, best_share = None, 0.0
