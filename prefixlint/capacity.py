@@ -313,18 +313,24 @@ def _check(times: Floats) -> None:
 
 
 def replica_hits(
-    accesses: Accesses, replica: Ints, *, capacity: float | None = None, order: Order = "tail_first"
+    accesses: Accesses,
+    replica: Ints,
+    *,
+    capacity: float | None = None,
+    order: Order = "tail_first",
+    counted: Bools | None = None,
 ) -> float:
     """Give the tokens hit where each request goes to a replica (a number from 0) with a pool (tokens) of its own.
 
-    `capacity` None is a pool without a limit.
+    `capacity` None is a pool without a limit; `counted` leaves requests out of the sum.
     """
     if capacity is None:
         count = int(replica.max(initial=0)) + 1
-        last = last_use(accesses.atom * count + replica[accesses.request])
-        return float(accesses.tokens[last >= 0].sum()) / accesses.rate
+        hit = last_use(accesses.atom * count + replica[accesses.request]) >= 0
+        hit &= True if counted is None else counted[accesses.request]
+        return float(accesses.tokens[hit].sum()) / accesses.rate
     parts = (accesses.select(replica == one) for one in np.unique(replica))
-    return float(sum(float(capacity_curve(part, order).hit(capacity)) for part in parts))
+    return float(sum(float(capacity_curve(part, order, counted=counted).hit(capacity)) for part in parts))
 
 
 def routed(route: Route, requests: int, replicas: int, *, sessions: Ints | None = None, seed: int = 0) -> Ints:

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 @click.option(
     "--block-size", type=click.IntRange(min=1), metavar="N", help="Tokens of a block (vLLM) or page (SGLang)."
 )
+@click.option("--gpu", metavar="[Nx]NAME", help="The GPUs of a replica, like H100 or 4xH100: pool and prefill time.")
+@click.option("--model-config", metavar="FILE|DIR|NAME", help="The config.json of the model: FLOPs and KV bytes.")
+@click.option("--kv-dtype", default="bf16", show_default=True, metavar="TYPE", help="bf16, fp16, fp8, int8 or nvfp4.")
+@click.option("--prices", metavar="FILE", help="Prices of models, as TOML; else those of an installed genai-prices.")
 @click.option("--by", metavar="KEY[,KEY]", help="Group by model, user, session, day, hour, or any logged field.")
 @click.option("--log-format", metavar="NAME", help="Read every file as this format instead of recognising it.")
 @click.option("--sort", type=click.Choice(("time", "file")), help="Order of use [default: time where all have one].")
@@ -36,6 +40,8 @@ if TYPE_CHECKING:
 @click.option("--warmup", default="0", metavar="N|PERCENT", help="Leave the first N requests (or N%) out of the rates.")
 @click.option("--fail-under", metavar="PERCENT", help="Exit with 1 where an engine's hit rate is below this.")
 @click.option("--requests-out", metavar="FILE", help="Write one JSON line for each request.")
+@click.option("--export", metavar="FILE", help="Write an anonymous trace of block ids (Mooncake's form, 512 tokens).")
+@click.option("--export-salt", metavar="TEXT", help="Make ids that agree between the exports with this secret.")
 @console.output_options(("text", "json"))
 @console.guarded
 def analyze(logs: tuple[str, ...], **settings: Any) -> None:
@@ -52,8 +58,8 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
     threshold = _percent(settings["fail_under"], "--fail-under") if settings["fail_under"] is not None else None
     progress = console.Progress(quiet=settings["quiet"])
     try:
-        with _requests_out(settings["requests_out"]) as on_request:
-            watch = pipeline.Watch(on_bytes=progress, on_request=on_request)
+        with _requests_out(settings["requests_out"]) as on_request, _trace(settings["export"]) as on_trace:
+            watch = pipeline.Watch(on_bytes=progress, on_request=on_request, on_trace=on_trace)
             result = pipeline.analyze(logs, options, stdin=sys.stdin.buffer, watch=watch)
     finally:
         progress.close()
@@ -65,7 +71,11 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
 
 def _options(settings: dict[str, Any]) -> Any:
     from prefixlint.pipeline import Options
+    from prefixlint.savings import Settings
 
+    salt = settings["export_salt"]
+    if salt is not None and settings["export"] is None:
+        raise UsageError("--export-salt without --export", slug="no-export", hint="name the file with --export")
     return Options(
         model=settings["model"],
         tokenizer=settings["tokenizer"],
@@ -78,6 +88,8 @@ def _options(settings: dict[str, Any]) -> Any:
         since=_moment(settings["since"]),
         warmup=_warmup(settings["warmup"]),
         sample=settings["sample"],
+        server=Settings(settings["gpu"], settings["model_config"], settings["kv_dtype"], settings["prices"]),
+        salt=None if salt is None else salt.encode("utf-8", "surrogatepass"),
         by=tuple(key.strip() for key in (settings["by"] or "").split(",") if key.strip()),
     )
 
@@ -119,6 +131,15 @@ def _judge(rates: list[tuple[str, float | None]], threshold: float) -> None:
     if below:
         click.echo(f"hit rate below {threshold:g} %: {', '.join(below)}", err=True)
         raise SystemExit(1)
+
+
+@contextlib.contextmanager
+def _trace(path: str | None) -> Iterator[Callable[[bytes], None] | None]:
+    if path is None:
+        yield None
+        return
+    with console.writing(path) as file:
+        yield file.write
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from prefixlint import counting, engines, logs, simulate, summary
+from prefixlint import counting, curves, engines, export, logs, savings, simulate, summary, worth
 from prefixlint.chat import renderer
 from prefixlint.engines import Engine
 from prefixlint.errors import LogRefusedError, UsageError
@@ -17,7 +17,7 @@ from prefixlint.logs._read import Index
 from prefixlint.model import Request, Skip
 from prefixlint.modelfiles import ModelFiles, resolve
 from prefixlint.results import Analysis, Note, RequestLine
-from prefixlint.table import Kind, Table
+from prefixlint.table import UNKNOWN, Kind, Table
 from prefixlint.tokens import Encoder
 from prefixlint.wording import many
 
@@ -30,7 +30,8 @@ class Options:
     """What `analyze` can be told; the defaults are what the command line has.
 
     `order` is `time`, `file` or None (by time where all requests have one). `since` is in epoch seconds. `warmup` is a
-    number of requests, or a share below 1, that rates leave out. `sample` reads only that many requests.
+    number of requests, or a share below 1, that rates leave out. `sample` reads only that many requests. `server` says
+    what the requests run on and cost; `salt` is that of an exported trace.
     """
 
     model: str | None = None
@@ -46,14 +47,20 @@ class Options:
     sample: int | None = None
     by: Sequence[str] = ()
     offline: bool = False
+    server: savings.Settings = field(default_factory=savings.Settings)
+    salt: bytes | None = None
 
 
 @dataclass(slots=True)
 class Watch:
-    """Callbacks of a run: bytes read (done, total or None), and the numbers of each request in the order used."""
+    """Callbacks of a run: bytes read (done, total or None), and the numbers of each request in the order used.
+
+    `on_trace` gets the lines of an anonymous trace, see `export`.
+    """
 
     on_bytes: Callable[[int, int | None], None] | None = None
     on_request: Callable[[RequestLine], None] | None = None
+    on_trace: Callable[[bytes], None] | None = None
 
 
 @dataclass(slots=True)
@@ -63,6 +70,7 @@ class _Run:
     files: ModelFiles
     encoder: Encoder
     read: Ingested
+    server: savings.Machine
     notes: list[Note] = field(default_factory=list)
 
     @property
@@ -90,7 +98,8 @@ def analyze(
     index = logs.new_index()
     try:
         log = _Log(paths, options.log_format, stdin, index)
-        run = _read(log, options, files, watch)
+        server = savings.machine(options.server, files, offline=options.offline)
+        run = _read(log, options, files, server, watch)
         return _conclude(run, options, chosen, watch, log)
     finally:
         index.close()
@@ -112,7 +121,7 @@ class _Log:
         return logs.fetch(self.paths, wanted, log_format=self.log_format, stdin=self.stdin, index=self.index)
 
 
-def _read(log: _Log, options: Options, files: ModelFiles, watch: Watch) -> _Run:
+def _read(log: _Log, options: Options, files: ModelFiles, machine: savings.Machine, watch: Watch) -> _Run:
     encoder = Encoder(files.tokenizer, bos=files.raw_start())
     template = renderer(files) if files.templates or files.renderer == "harmony" else None
     server = counting.server_tokens(options.tokens_from) if options.tokens_from else None
@@ -131,7 +140,7 @@ def _read(log: _Log, options: Options, files: ModelFiles, watch: Watch) -> _Run:
             slug="no-requests",
             hint="--since or --sample may leave everything out" if options.since or options.sample else None,
         )
-    return _Run(files, encoder, read)
+    return _Run(files, encoder, read, machine)
 
 
 def _selected(items: Iterable[Request | Skip], options: Options) -> Iterator[Request | Skip]:
@@ -157,9 +166,12 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
         use_blocks = False
     rows = order[kinds == (Kind.BLOCKS if use_blocks else Kind.TOKENS)]
     chosen = list(chosen) or [engines.load(name) for name in (HASH_ENGINES if use_blocks else TEXT_ENGINES)]
-    replay = _replay(run, rows, chosen, options, use_blocks=use_blocks)
+    tap = curves.Tap(chosen)
+    replay = _replay(run, rows, chosen, options, tap, use_blocks=use_blocks)
     counts = counting.check(table, rows, replay, run.files, blocks=use_blocks, server=bool(options.tokens_from))
-    return summary.build(
+    if watch.on_trace is not None:
+        _export(run, rows, options, watch.on_trace, use_blocks=use_blocks)
+    analysis = summary.build(
         summary.Material(
             table=table,
             read=run.read,
@@ -177,16 +189,27 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
             on_request=watch.on_request,
         )
     )
+    study = worth.Study(
+        server=run.server,
+        table=table,
+        rows=rows,
+        served=replay.engines,
+        factors=counts.factors,
+        tap=tap,
+        block_size=options.block_size,
+        warmup=options.warmup,
+        timed=order_name == "time",
+    )
+    return worth.add(analysis, study)
 
 
 def _replay(
-    run: _Run, rows: np.ndarray, chosen: Sequence[Engine], options: Options, *, use_blocks: bool
+    run: _Run, rows: np.ndarray, chosen: Sequence[Engine], options: Options, tap: curves.Tap, *, use_blocks: bool
 ) -> simulate.Replay:
     table, encoder = run.table, run.encoder
     if use_blocks:
-        return simulate.run_blocks(
-            (simulate.BlockArrival(row, table.namespace[row], table.blocks[row]) for row in rows.tolist()), chosen
-        )
+        traced = (simulate.BlockArrival(row, table.namespace[row], table.blocks[row]) for row in rows.tolist())
+        return simulate.run_blocks(tap.blocks(traced), chosen)
 
     def arrivals() -> Iterator[simulate.Arrival]:
         members = rows.tolist()
@@ -195,7 +218,32 @@ def _replay(
         for row, prompt, output in zip(members, prompts, outputs, strict=True):
             yield simulate.Arrival(row, table.namespace[row], prompt, output[:-1] if table.cut[row] else output)
 
-    return simulate.run(arrivals(), chosen, block_size=options.block_size)
+    return simulate.run(tap.tokens(arrivals()), chosen, block_size=options.block_size)
+
+
+def _export(run: _Run, rows: np.ndarray, options: Options, write: Callable[[bytes], None], *, use_blocks: bool) -> None:
+    """Write the requests as an anonymous trace, in the order in which they were used."""
+    table, members = run.table, rows.tolist()
+    exporter = export.Exporter(block=options.block_size or export.BLOCK, salt=options.salt)
+
+    def lines() -> Iterator[export.Row]:
+        prompts = run.encoder.sequences(table.prompt_segments(row) for row in members if not use_blocks)
+        for row in members:
+            prompt = table.blocks[row] if use_blocks else next(prompts)
+            time, output = table.time[row], table.completion[row]
+            known = None if np.isnan(time) else time
+            yield export.Row(table.namespace[row], prompt, known, None if output == UNKNOWN else output)
+
+    for line in exporter.lines(lines()):
+        write(line)
+    done = exporter.result()
+    if done.empty:
+        run.notes.append(
+            Note("export-empty", f"{many(done.empty, 'request')} without a token: not in the exported trace")
+        )
+    if len(done.sizes) > 1:
+        text = "the trace has blocks of several sizes, which its exported form cannot say: its readers take one for all"
+        run.notes.append(Note("export-sizes", text))
 
 
 def _order(table: Table, options: Options, notes: list[Note]) -> tuple[np.ndarray, str]:

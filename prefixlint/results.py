@@ -188,6 +188,104 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class CapacityPoint:
+    """The hit rate with a pool of this size; `gib` where the model's KV is known, `error` (standard) where sampled."""
+
+    engine: str
+    tokens: int
+    gib: float | None
+    hit_rate: float
+    error: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TtlPoint:
+    """The hit rate if entries lived this long, counted from their last `use` or from the `write`; no other limit."""
+
+    engine: str
+    seconds: float
+    since: str
+    hit_rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPoint:
+    """The hit rate if requests were spread over unlimited caches by a route."""
+
+    engine: str
+    replicas: int
+    route: str
+    hit_rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSize:
+    """How large a pool is worth having, in tokens (None where nothing is ever hit).
+
+    `knee` is where the gain falls below the curve's average, `reach` maps shares of the ceiling (0.9 …) to the pool
+    that reaches them. `have` is the pool of the GPUs that were named, `running` what the requests in flight hold of it
+    on average, so that reuse lives in the rest, which gives `hit_rate`; `basis` says how the pool was worked out.
+    """
+
+    engine: str
+    method: str
+    ceiling: float
+    knee: int | None
+    knee_hit_rate: float | None
+    reach: Mapping[float, int]
+    have: int | None = None
+    running: int | None = None
+    hit_rate: float | None = None
+    basis: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """How hits depend on memory, lifetime and replicas."""
+
+    capacity: Sequence[CapacityPoint] = ()
+    ttl: Sequence[TtlPoint] = ()
+    replicas: Sequence[ReplicaPoint] = ()
+    sizes: Sequence[PoolSize] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEffect:
+    """Waiting without and with the cache, simulated: never a promise.
+
+    `load` is prefill work in seconds a second, without and with the cache. `ttft` maps the rate's factor (0.8, 1, 1.2)
+    to P50 and P95 without and with it, in seconds.
+    """
+
+    load: tuple[float, float]
+    ttft: Mapping[float, tuple[tuple[float, float], tuple[float, float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What an engine's hits are worth (`engine` is `reported` for those that the log reports). None is not known.
+
+    FLOPs and seconds of prefill are sums over requests, each as if it ran alone; seconds are good to `band` (relative).
+    `money` is what caching saves at the prices of `basis`, `premium` what writing cost of it, and `break_even` how many
+    reads pay for a write.
+    """
+
+    engine: str
+    basis: str
+    prefill_flops: float | None = None
+    flops_share: float | None = None
+    prefill_seconds: float | None = None
+    seconds_share: float | None = None
+    calibrated: bool | None = None
+    band: float | None = None
+    money: float | None = None
+    currency: str | None = None
+    premium: float | None = None
+    break_even: int | None = None
+    queue: QueueEffect | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Analysis:
     """The result of `analyze`."""
 
@@ -203,6 +301,8 @@ class Analysis:
     shared_prefixes: Sequence[SharedPrefix]
     groups: Sequence[Group] = ()
     by: Sequence[str] = ()
+    curves: Curves = Curves()
+    savings: Sequence[Saving] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,7 @@ class Table:
     prompt: array[int] = field(default_factory=_longs)
     cached: array[int] = field(default_factory=_longs)
     written: array[int] = field(default_factory=_longs)
+    completion: array[int] = field(default_factory=_longs)
     cut: array[int] = field(default_factory=_bytes)
     as_ids: array[int] = field(default_factory=_bytes)
     partial: array[int] = field(default_factory=_bytes)
@@ -133,6 +134,7 @@ class Table:
         self.prompt.append(UNKNOWN if usage is None or usage.prompt is None else usage.prompt)
         self.cached.append(UNKNOWN if usage is None or usage.cached is None else usage.cached)
         self.written.append(UNKNOWN if usage is None or usage.written is None else usage.written)
+        self.completion.append(UNKNOWN if usage is None or usage.completion is None else usage.completion)
         return row
 
     def set_tokens(self, segments: Any, output: Any = ()) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from prefixlint.reports import Look
+from prefixlint.reports import _worth as worth
 from prefixlint.results import (
     Analysis,
     EngineResult,
@@ -91,8 +92,8 @@ def as_json(result: Analysis) -> dict[str, Any]:
         "groups": [_group(g) for g in result.groups],
         "findings": [],
         "what_if": [],
-        "curves": {"capacity": [], "ttl": [], "replicas": []},
-        "savings": [],
+        "curves": worth.curves(result.curves),
+        "savings": [worth.saving(s) for s in result.savings],
     }
 
 

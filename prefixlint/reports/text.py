@@ -17,6 +17,7 @@ from prefixlint.reports._terminal import (
     visible,
     wrap,
 )
+from prefixlint.reports._worth import memory, worth
 from prefixlint.results import (
     LOGGED_IDS,
     Analysis,
@@ -64,6 +65,8 @@ def analysis(result: Analysis, look: Look) -> str:
         _groups(result, style, look.width),
         _families(result, style, look.width),
         _prefixes(result, style, look.width),
+        memory(result, style, look.width),
+        worth(result, style, look.width),
         _counting(result, style, look.width),
         _notes(result, style, look.width),
         _skipped(result, style, look.width),

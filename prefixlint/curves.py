@@ -1,0 +1,174 @@
+"""The curves of an analysis: hits over memory, lifetime and replicas, of the requests that a replay passes by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefixlint import capacity
+from prefixlint.accesses import Accesses, Recorder
+from prefixlint.engines import Engine
+from prefixlint.results import CapacityPoint, Curves, PoolSize, ReplicaPoint, TtlPoint
+from prefixlint.simulate import Arrival, BlockArrival
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_POINTS = 32  # of a capacity curve in the result
+_SHARES = (0.9, 0.95, 0.99)
+_LIFETIMES = (10, 30, 60, 300, 600, 1_800, 3_600, 14_400, 43_200, 86_400)
+_REPLICAS = (1, 2, 4, 8, 16)
+
+
+class Tap:
+    """Notes the requests of a replay as they pass: one tree for each kind of stored tokens that the engines have."""
+
+    def __init__(self, engines: Sequence[Engine]) -> None:
+        # A minimum makes hits depend on the whole prefix, which a sum over blocks does not see.
+        self._engines = [e for e in engines if e.match == "longest_prefix" and not e.minimum]
+        self._recorders = {engine.stored: Recorder() for engine in self._engines}
+
+    def tokens(self, arrivals: Iterable[Arrival]) -> Iterator[Arrival]:
+        """Pass requests of tokens on."""
+        for arrival in arrivals:
+            for stored, recorder in self._recorders.items():
+                output = arrival.output if stored == "prompt_and_output" else None
+                recorder.add(arrival.namespace, arrival.prompt, output)
+            yield arrival
+
+    def blocks(self, arrivals: Iterable[BlockArrival]) -> Iterator[BlockArrival]:
+        """Pass the requests of a hash trace on."""
+        for arrival in arrivals:
+            for recorder in self._recorders.values():
+                recorder.add_blocks(arrival.namespace, arrival.blocks)
+            yield arrival
+
+    def curves(self, setting: Setting) -> Curves:
+        """Give the curves of all engines that take the longest prefix, however short; none where no request passed."""
+        found = [_Engine(e, self._recorders[e.stored], setting).curves() for e in self._engines]
+        return Curves(
+            capacity=[point for one in found for point in one.capacity],
+            ttl=[point for one in found for point in one.ttl],
+            replicas=[point for one in found for point in one.replicas],
+            sizes=[size for one in found for size in one.sizes],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """What a replica's memory holds in tokens, what running requests take of it (None: not known), and why."""
+
+    tokens: int
+    running: int | None
+    basis: str
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the curves of all engines share.
+
+    `counted` leaves the warm-up out. `times` (seconds, ascending) and `sessions` (numbers) have an element a request;
+    None where they are not known. `block_size` replaces granularities. `kv_bytes` are the model's KV of a token, and
+    `pools` the pools that are there, by engine. `factor` turns the tokens that were counted into reported ones.
+    """
+
+    counted: Bools
+    times: Floats | None = None
+    sessions: Ints | None = None
+    block_size: int | None = None
+    kv_bytes: float | None = None
+    pools: dict[str, Pool] | None = None
+    factor: float = 1.0
+
+
+class _Engine:
+    """The curves of one engine."""
+
+    def __init__(self, engine: Engine, recorder: Recorder, setting: Setting) -> None:
+        published = engine.cap == "none"
+        self._setting, self._recorder = setting, recorder
+        self._engine = engine if published else engine.with_granularity(setting.block_size)
+        # The order in which published traces are evaluated, and the one in which engines let go of blocks.
+        self._order: capacity.Order = "head_first" if published else "tail_first"
+        self._cap = not published and not (recorder.of_blocks and self._engine.granularity == 1)
+
+    def curves(self) -> Curves:
+        if not len(self._recorder):
+            return Curves()
+        accesses = self._recorder.accesses(self._engine.granularity, cap=self._cap)
+        total = float(accesses.prompt[self._setting.counted].sum())
+        if not total:
+            return Curves()
+        points, sizes = self._capacity(accesses) if self._engine.eviction.startswith("lru") else ([], [])
+        return Curves(points, self._ttl(accesses, total), self._replicas(accesses), sizes)
+
+    def _capacity(self, accesses: Accesses) -> tuple[list[CapacityPoint], list[PoolSize]]:
+        setting, name = self._setting, self._engine.name
+        curve = capacity.capacity_curve(accesses, self._order, counted=setting.counted)
+        at = curve.points(_POINTS)
+        error = capacity.sampled_error(
+            self._recorder, accesses, curve, at, cap=self._cap, order=self._order, counted=setting.counted
+        )
+        points = [
+            CapacityPoint(name, self._scaled(x), self._gib(x), float(rate), None if error is None else float(error[i]))
+            for i, (x, rate) in enumerate(zip(at.tolist(), curve.rate(at), strict=True))
+        ]
+        return points, [self._size(curve, sampled=accesses.sample is not None)]
+
+    def _size(self, curve: capacity.Curve, *, sampled: bool) -> PoolSize:
+        method = "block-LRU in one pass" + (", sampled" if sampled else "")
+        if self._engine.eviction == "lru_leaf":
+            method += "; the engine evicts whole leaves"
+        knee = curve.knee()
+        reach = {share: self._scaled(x) for share in _SHARES if (x := curve.reach(share)) is not None}
+        pool = (self._setting.pools or {}).get(self._engine.name)
+        left = None if pool is None else max(0, pool.tokens - (pool.running or 0)) / self._setting.factor
+        return PoolSize(
+            engine=self._engine.name,
+            method=method,
+            ceiling=curve.ceiling / curve.total,
+            knee=None if knee is None else self._scaled(knee),
+            knee_hit_rate=None if knee is None else float(curve.rate(knee)),
+            reach=reach,
+            have=pool.tokens if pool else None,
+            running=pool.running if pool else None,
+            hit_rate=None if left is None else float(curve.rate(left)),
+            basis=pool.basis if pool else None,
+        )
+
+    def _ttl(self, accesses: Accesses, total: float) -> list[TtlPoint]:
+        setting, name = self._setting, self._engine.name
+        if setting.times is None:
+            return []
+        span = float(np.ptp(setting.times))
+        # One step that is longer than the log: it shows what no lifetime would give.
+        steps = [x for i, x in enumerate(_LIFETIMES) if i == 0 or _LIFETIMES[i - 1] < span]
+        use = capacity.ttl_curve(accesses, setting.times, counted=setting.counted).hit(steps) / total
+        write = capacity.write_ttl_hits(accesses, setting.times, steps, counted=setting.counted) / total
+        sliding = [TtlPoint(name, x, "use", rate) for x, rate in zip(steps, use.tolist(), strict=True)]
+        return sliding + [TtlPoint(name, x, "write", rate) for x, rate in zip(steps, write.tolist(), strict=True)]
+
+    def _replicas(self, accesses: Accesses) -> list[ReplicaPoint]:
+        setting, count = self._setting, accesses.prompt.size
+        total = float(accesses.prompt[setting.counted].sum())
+        routes: tuple[capacity.Route, ...] = ("round-robin",)
+        if setting.sessions is not None:
+            routes += ("session",)
+        found = []
+        for route in routes:
+            for number in _REPLICAS:
+                replica = capacity.routed(route, count, number, sessions=setting.sessions)
+                hits = capacity.replica_hits(accesses, replica, counted=setting.counted)
+                found.append(ReplicaPoint(self._engine.name, number, route, hits / total))
+        return found
+
+    def _scaled(self, tokens: float) -> int:
+        return round(tokens * self._setting.factor)
+
+    def _gib(self, tokens: float) -> float | None:
+        each = self._setting.kv_bytes
+        return None if each is None else tokens * self._setting.factor * each / 2**30

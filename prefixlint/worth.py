@@ -1,0 +1,114 @@
+"""From a replay to its curves and to what its hits are worth: picks the numbers that both need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefixlint import curves, savings, simulate
+from prefixlint.results import Analysis, Note, Saving
+from prefixlint.table import UNKNOWN, Table
+
+Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What was replayed: `rows` of the table in order, and what each engine served, before `factors` scale its counts.
+
+    `tap` saw the replay's requests. `timed` says that they are in the order of their times.
+    """
+
+    server: savings.Machine
+    table: Table
+    rows: Counts
+    served: Mapping[str, simulate.Served]
+    factors: Floats
+    tap: curves.Tap
+    block_size: int | None
+    warmup: float
+    timed: bool
+
+
+def add(analysis: Analysis, study: Study) -> Analysis:
+    """Give the analysis with its curves and savings."""
+    if not study.rows.size:
+        return replace(analysis, savings=_reported(study))
+    notes: list[Note] = []
+    pools = savings.pools(study.server, {name: one.engine for name, one in study.served.items()}, notes)
+    setting = curves.Setting(
+        counted=_counted(study),
+        times=_times(study) if study.timed and not np.isnan(_times(study)).any() else None,
+        sessions=_sessions(study),
+        block_size=study.block_size,
+        kv_bytes=study.server.kv_bytes(),
+        pools={name: curves.Pool(pool.tokens, None, pool.basis) for name, pool in pools.items()},
+        factor=_factor(study),
+    )
+    found = [one for served in study.served.values() if (one := _saving(study, served)) is not None]
+    return replace(
+        analysis,
+        curves=study.tap.curves(setting),
+        savings=[*_reported(study), *found],
+        notes=[*analysis.notes, *notes],
+    )
+
+
+def _counted(study: Study) -> NDArray[np.bool_]:
+    counted = np.zeros(study.rows.size, bool)
+    counted[simulate.after_warmup(study.rows.size, study.warmup)] = True
+    return counted
+
+
+def _times(study: Study) -> Floats:
+    return np.frombuffer(study.table.time, np.float64)[study.rows]
+
+
+def _sessions(study: Study) -> Counts | None:
+    """Give the numbers of the conversations; None where each request is one of its own, which tells nothing."""
+    numbers = np.frombuffer(study.table.conversation, np.int32)[study.rows]
+    return numbers.astype(np.int64) if np.unique(numbers).size < numbers.size else None
+
+
+def _factor(study: Study) -> float:
+    """Give what all counts together were multiplied by to meet the reported ones."""
+    prompt = next(iter(study.served.values())).prompt
+    total = float(prompt.sum())
+    return float((prompt * study.factors).sum()) / total if total else 1.0
+
+
+def _saving(study: Study, served: simulate.Served) -> Saving | None:
+    where = simulate.after_warmup(study.rows.size, study.warmup)
+    rows, factors = study.rows[where], study.factors[where]
+    prompt = np.rint(served.prompt[where] * factors).astype(np.int64)
+    cached = np.minimum(np.floor(served.cached[where] * factors).astype(np.int64), prompt)
+    return savings.of_engine(
+        study.server,
+        savings.Served(
+            engine=served.engine,
+            prompt=prompt,
+            cached=cached,
+            output=_outputs(study.table, rows),
+            times=np.frombuffer(study.table.time, np.float64)[rows],
+            models=np.frombuffer(study.table.model, np.int32)[rows].astype(np.int64),
+        ),
+        study.table,
+    )
+
+
+def _outputs(table: Table, rows: Counts) -> Counts:
+    """Give the generated tokens that the log reports."""
+    reported: Counts = np.frombuffer(table.completion, np.int64)[rows]
+    return reported
+
+
+def _reported(study: Study) -> list[Saving]:
+    every = np.arange(len(study.table))
+    if not len(study.table) or (np.frombuffer(study.table.cached, np.int64) == UNKNOWN).all():
+        return []
+    found = savings.of_reported(study.server, study.table, every)
+    return [] if found is None else [found]

@@ -1,0 +1,309 @@
+"""Curves, savings and exports of a whole analysis, through the pipeline and the command line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from prefixlint import pipeline, savings
+from prefixlint.cli import main
+from prefixlint.cost import flops
+from prefixlint.curves import Setting, Tap
+from prefixlint.engines import load
+from prefixlint.errors import ModelError, UsageError
+from prefixlint.modelfiles import embedded
+from prefixlint.reports._worth import sparkline
+from prefixlint.results import CapacityPoint
+from prefixlint.shapes import read_shape
+from prefixlint.simulate import Arrival
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+DEMO = str(FIXTURES / "logs" / "demo.jsonl")
+TRACE = str(FIXTURES / "traces" / "mooncake-conversation.jsonl.gz")
+LLAMA = {
+    "num_hidden_layers": 32,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+}
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "config.json"
+    path.write_text(json.dumps(LLAMA))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def prices(tmp_path_factory):
+    path = tmp_path_factory.mktemp("prices") / "prices.toml"
+    path.write_text('as_of = 2026-11-01\n[[price]]\nmodel = "*"\ninput = 2\ncached = 0.5\nwrite = 3\n')
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def demo(config, prices):
+    server = savings.Settings(gpu="H100", model_config=config, prices=prices)
+    return pipeline.analyze([DEMO], pipeline.Options(server=server))
+
+
+@pytest.fixture(scope="module")
+def trace(config):
+    return pipeline.analyze([TRACE], pipeline.Options(server=savings.Settings("4xH100", config)))
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["analyze", *arguments])
+
+
+def test_the_curve_ends_at_the_replays_own_hit_rate(demo, trace):
+    for result in (demo, trace):
+        for engine in result.engines:
+            points = [p for p in result.curves.capacity if p.engine == engine.engine]
+            assert [p.tokens for p in points] == sorted({p.tokens for p in points})
+            rates = [p.hit_rate for p in points]
+            assert rates == sorted(rates)
+            assert rates[-1] == pytest.approx(engine.hit_rate)
+            (size,) = [s for s in result.curves.sizes if s.engine == engine.engine]
+            assert size.ceiling == pytest.approx(engine.hit_rate)
+            assert size.reach[0.9] <= size.reach[0.95] <= size.reach[0.99] <= points[-1].tokens
+
+
+def test_one_replica_and_a_long_life_are_no_limit(demo, trace):
+    for result in (demo, trace):
+        for engine in result.engines:
+            ones = [p for p in result.curves.replicas if (p.engine, p.replicas) == (engine.engine, 1)]
+            assert ones
+            assert all(p.hit_rate == pytest.approx(engine.hit_rate) for p in ones)
+            for since in ("use", "write"):
+                mine = [p for p in result.curves.ttl if (p.engine, p.since) == (engine.engine, since)]
+                assert mine[-1].hit_rate == pytest.approx(engine.hit_rate)
+
+
+def test_gib_are_those_of_the_model(demo):
+    for point in demo.curves.capacity:
+        assert point.gib == pytest.approx(point.tokens * 131_072 / 2**30)
+    assert all(p.gib is None for p in pipeline.analyze([DEMO]).curves.capacity)
+
+
+def test_the_gpus_pool_is_on_the_curve(trace):
+    (size,) = trace.curves.sizes
+    assert size.have == pytest.approx(4 * 80e9 * 0.92 / 131_072, rel=0.15)
+    below = max(p.hit_rate for p in trace.curves.capacity if p.tokens <= size.have)
+    above = min(p.hit_rate for p in trace.curves.capacity if p.tokens >= size.have)
+    assert below <= size.hit_rate <= above
+
+
+def test_sessions_stay_together(demo):
+    for engine in ("sglang", "vllm"):
+        by_route = {
+            route: [p.hit_rate for p in demo.curves.replicas if (p.engine, p.route) == (engine, route)]
+            for route in ("round-robin", "session")
+        }
+        assert all(a <= b for a, b in zip(by_route["round-robin"], by_route["session"], strict=True))
+
+
+def test_savings_are_those_of_the_requests(demo, config):
+    rows = []
+    pipeline.analyze([DEMO], watch=pipeline.Watch(on_request=rows.append))
+    model = read_shape(Path(config))
+    for engine in ("sglang", "vllm"):
+        (saving,) = [s for s in demo.savings if s.engine == engine]
+        prompt, cached = np.array([(r.prompt_tokens, r.engines[engine][0]) for r in rows]).T
+        assert saving.prefill_flops == pytest.approx(float((flops(model, prompt) - flops(model, prompt, cached)).sum()))
+        assert saving.money == pytest.approx(1.5 * cached.sum() / 1e6)
+        assert saving.currency == "USD"
+        assert saving.calibrated
+        assert saving.band == 0.1
+        # short prompts cost what reading the weights costs: less is saved in time than in FLOPs
+        assert 0 < saving.seconds_share < saving.flops_share
+        assert "Llama-3.1-8B" in saving.basis
+        assert "2026-11-01" in saving.basis
+        assert sorted(saving.queue.ttft) == pytest.approx([0.8, 1.0, 1.2])
+
+
+def test_reported_hits_are_charged_too(demo):
+    (saving,) = [s for s in demo.savings if s.engine == "reported"]
+    assert saving.money == pytest.approx(1.5 * demo.reported.cached_tokens / 1e6)
+    assert saving.break_even == 1
+    assert saving.prefill_flops is None
+
+
+def test_written_tokens_cost_their_premium(tmp_path, prices):
+    usage = {"input_tokens": 100, "cache_creation_input_tokens": 1000, "cache_read_input_tokens": 400}
+    log = tmp_path / "log.jsonl"
+    bodies = [
+        {
+            "request": {"model": "claude-sonnet-4-5", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]},
+            "response": {"type": "message", "role": "assistant", "content": [], "usage": usage},
+        }
+    ]
+    log.write_text("".join(json.dumps(body) + "\n" for body in bodies))
+    result = pipeline.analyze([str(log)], pipeline.Options(server=savings.Settings(prices=prices)))
+    (saving,) = [s for s in result.savings if s.engine == "reported"]
+    assert saving.premium == pytest.approx(1000 * 1 / 1e6)
+    assert saving.money == pytest.approx((400 * 1.5 - 1000 * 1) / 1e6)
+
+
+def test_nothing_is_invented_without_a_model_and_prices():
+    result = pipeline.analyze([DEMO])
+    assert [s.engine for s in result.savings if s.engine != "reported"] == []
+    assert all(size.have is None for size in result.curves.sizes)
+
+
+def test_warm_up_is_left_out_of_the_curve():
+    result = pipeline.analyze([TRACE], pipeline.Options(warmup=0.5))
+    (size,) = result.curves.sizes
+    assert size.ceiling == pytest.approx(0.39811, abs=5e-6)
+    assert size.ceiling == pytest.approx(result.engines[0].hit_rate)
+
+
+def test_block_size_counts_for_the_curve():
+    result = pipeline.analyze([DEMO], pipeline.Options(block_size=64, engines=["vllm"]))
+    assert all(p.tokens % 64 == 0 for p in result.curves.capacity)
+    assert result.curves.sizes[0].ceiling == pytest.approx(result.engines[0].hit_rate)
+
+
+def test_the_result_is_the_same_every_time(config, prices):
+    options = ["--gpu", "H100", "--model-config", config, "--prices", prices, "--format", "json"]
+    one, two = (run(DEMO, *options).output for _ in range(2))
+    assert one == two
+    found = json.loads(one)
+    assert set(found["curves"]) == {"capacity", "ttl", "replicas", "pools"}
+    for key in ("engine", "tokens", "gib", "hit_rate"):
+        assert key in found["curves"]["capacity"][0]
+    for key in ("engine", "prefill_flops", "prefill_seconds", "money", "basis"):
+        assert key in found["savings"][0]
+
+
+def test_the_text_report_says_where_numbers_come_from(config):
+    text = run(DEMO, "--gpu", "H100", "--model-config", config).output
+    for words in ("knee", "GiB", "block-LRU", "What hits are worth", "±10 %", "calibrated on", "no promise"):
+        assert words in text, words
+    assert "uncalibrated" in run(DEMO, "--gpu", "mi300x", "--model-config", config).output
+
+
+def test_a_model_that_does_not_fit_is_a_note(config, tmp_path):
+    big = tmp_path / "config.json"
+    big.write_text(json.dumps(LLAMA | {"num_hidden_layers": 320}))
+    found = json.loads(run(DEMO, "--gpu", "H100", "--model-config", str(big), "--format", "json").output)
+    assert "no-pool" in [note["slug"] for note in found["notes"]]
+    assert found["savings"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--gpu", "H100"], "--model-config"),
+        (["--gpu", "H1000", "--model-config", "CONFIG"], "H100"),
+        (["--gpu", "0xH100", "--model-config", "CONFIG"], "4xH100"),
+        (["--gpu", "", "--model-config", "CONFIG"], "GPU"),
+        (["--model-config", "/nowhere/config.json"], "/nowhere/config.json"),
+        (["--model-config", "CONFIG", "--kv-dtype", "fp3"], "nvfp4"),
+        (["--prices", "/nowhere/prices.toml"], "/nowhere/prices.toml"),
+        (["--export-salt", "s"], "--export"),
+    ],
+)
+def test_bad_options(config, options, words):
+    result = run(DEMO, *(config if o == "CONFIG" else o for o in options))
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_a_model_config_that_lacks_heads(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({k: v for k, v in LLAMA.items() if "heads" not in k}))
+    result = run(DEMO, "--model-config", str(tmp_path))
+    assert result.exit_code == 2
+    assert "num_attention_heads" in result.stderr
+
+
+def test_a_models_own_configuration_needs_no_option():
+    files = replace(embedded(), stand_in=False, config=LLAMA)
+    assert savings.machine(savings.Settings(), files).shape.layers == 32
+    assert savings.machine(savings.Settings(), replace(files, config={"model_type": "x"})).shape is None
+    assert savings.machine(savings.Settings(), embedded()).shape is None
+
+
+def test_gpus_with_a_count(config):
+    for text, tp in (("H100", 1), ("2xH100", 2), ("8 x h100", 8), ("4×H100", 4)):
+        found = savings.machine(savings.Settings(text, config), embedded())
+        assert (found.tp, found.gpu) == (tp, "H100")
+    with pytest.raises(UsageError):
+        savings.machine(savings.Settings("x", config), embedded())
+    with pytest.raises(ModelError):
+        savings.machine(savings.Settings(model_config="no/such-model"), embedded(), offline=True)
+
+
+# ---- exports
+
+
+def test_an_export_read_again_gives_the_same_hits(tmp_path):
+    out, short = tmp_path / "trace.jsonl", tmp_path / "short.jsonl"
+    with gzip.open(TRACE, "rt", encoding="utf-8") as file:
+        short.write_text("".join(line for line, _ in zip(file, range(1_500), strict=False)))
+    first = json.loads(run(str(short), "--export", str(out), "--format", "json").output)
+    again = json.loads(run(str(out), "--format", "json").output)
+    for key in ("prompt_tokens", "cached_tokens", "hit_rate", "hit_rate_blocks", "requests"):
+        assert again["engines"][0][key] == first["engines"][0][key]
+    assert again["curves"] == first["curves"]
+
+
+def test_an_export_of_text_holds_no_text(tmp_path):
+    out = tmp_path / "trace.jsonl"
+    assert run(DEMO, "--export", str(out)).exit_code == 0
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(lines) == 125
+    assert lines[0]["timestamp"] == 0
+    for line in lines:
+        assert set(line) <= {"timestamp", "input_length", "output_length", "hash_ids"}
+        assert len(line["hash_ids"]) == -(-line["input_length"] // 512)
+        assert all(isinstance(x, int) for x in (*line["hash_ids"], line["input_length"], line["timestamp"]))
+    again = json.loads(run(str(out), "--format", "json").output)
+    assert again["input"]["formats"] == {"mooncake": 125}
+
+
+def test_an_export_in_other_blocks_and_with_a_secret(tmp_path):
+    one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+    assert run(DEMO, "--export", str(one), "--block-size", "64", "--export-salt", "secret").exit_code == 0
+    assert run(DEMO, "--export", str(two), "--block-size", "64").exit_code == 0
+    salted, plain = ([json.loads(line) for line in path.read_text().splitlines()] for path in (one, two))
+    for a, b in zip(salted, plain, strict=True):
+        assert len(a["hash_ids"]) == len(b["hash_ids"]) == -(-a["input_length"] // 64)
+        assert a["hash_ids"] != b["hash_ids"]
+
+
+# ---- single pieces
+
+
+def test_engines_with_a_minimum_have_no_curve():
+    engine = replace(load("vllm"), minimum=1024)
+    tap = Tap([engine])
+    list(tap.tokens([Arrival(0, 0, np.arange(9, dtype=np.uint32))]))
+    found = tap.curves(Setting(counted=np.ones(1, bool)))
+    assert (found.capacity, found.ttl, found.replicas) == ([], [], [])
+
+
+def test_a_tap_passes_everything_on():
+    arrivals = [Arrival(i, 0, np.arange(i, dtype=np.uint32), np.arange(2, dtype=np.uint32)) for i in range(4)]
+    tap = Tap([load("vllm"), load("ideal")])
+    assert list(tap.tokens(arrivals)) == arrivals
+    assert tap.curves(Setting(counted=np.zeros(4, bool))).sizes == []
+
+
+def test_sparkline():
+    points = [CapacityPoint("e", 2**i, None, rate) for i, rate in enumerate([0.0, 0.1, 0.5, 0.9, 1.0])]
+    drawn = sparkline(points)
+    assert len(drawn) == 16
+    assert drawn[-1] == "█"
+    assert list(drawn) == sorted(drawn)
+    assert sparkline([CapacityPoint("e", 16, None, 0.5)])[-1] == "█"
