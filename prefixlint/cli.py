@@ -12,6 +12,7 @@ from prefixlint import __version__
 # name -> (module, attribute, short help); the help stands here so that --help imports no command
 _COMMANDS = {
     "analyze": ("prefixlint.cli_analyze", "analyze", "What the prefix cache could serve of the requests in a log."),
+    "engine": ("prefixlint.cli_engine", "engine", "An engine's cache facts with their dates and sources, or the list."),
     "record": ("prefixlint.cli_record", "record", "Get a log: a recording proxy, or settings for a server."),
 }
 

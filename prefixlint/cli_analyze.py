@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 @click.option("--model-config", metavar="FILE|DIR|NAME", help="The config.json of the model: FLOPs and KV bytes.")
 @click.option("--kv-dtype", default="bf16", show_default=True, metavar="TYPE", help="bf16, fp16, fp8, int8 or nvfp4.")
 @click.option("--prices", metavar="FILE", help="Prices of models, as TOML; else those of an installed genai-prices.")
+@click.option("--capacity", metavar="N", help="Tokens that the cache of one replica holds [default: no limit].")
+@click.option("--host-capacity", metavar="N", help="Tokens of a second tier on the host, for each replica.")
+@click.option("--eviction", metavar="POLICY", help="lru, lfu, fifo, mru, filo, slru, priority; opt knows the future.")
+@click.option("--replicas", type=int, default=1, metavar="N", help="Caches that share the requests [default: 1].")
+@click.option("--route", metavar="RULE", help="round-robin, random, session, prefix, or logged replicas.")
+@click.option("--ttl", metavar="S[:write]", help="Seconds that an entry lives after its last use, or after its write.")
 @click.option("--by", metavar="KEY[,KEY]", help="Group by model, user, session, day, hour, or any logged field.")
 @click.option("--log-format", metavar="NAME", help="Read every file as this format instead of recognising it.")
 @click.option("--sort", type=click.Choice(("time", "file")), help="Order of use [default: time where all have one].")
@@ -90,8 +96,53 @@ def _options(settings: dict[str, Any]) -> Any:
         sample=settings["sample"],
         server=Settings(settings["gpu"], settings["model_config"], settings["kv_dtype"], settings["prices"]),
         salt=None if salt is None else salt.encode("utf-8", "surrogatepass"),
+        limits=_limits(settings),
+        today=datetime.now(tz=UTC).date(),
         by=tuple(key.strip() for key in (settings["by"] or "").split(",") if key.strip()),
     )
+
+
+def _limits(settings: dict[str, Any]) -> Any:
+    from prefixlint.fleet import Limits
+
+    ttl, from_write = _lifetime(settings["ttl"])
+    return Limits(
+        capacity=_tokens(settings["capacity"], "--capacity"),
+        host_capacity=_tokens(settings["host_capacity"], "--host-capacity"),
+        eviction=settings["eviction"],
+        replicas=settings["replicas"],
+        route=settings["route"],
+        ttl=ttl,
+        from_write=from_write,
+    )
+
+
+def _tokens(text: str | None, option: str) -> int | None:
+    """Read a number of tokens: 400000, 400_000, 400,000, 400k or 1.5M."""
+    if text is None:
+        return None
+    plain = text.replace(",", "").replace("_", "")
+    factor = {"k": 1_000, "m": 1_000_000}.get(plain[-1:].lower(), 1)
+    try:
+        value = float(plain[:-1] if factor > 1 else plain) * factor
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise UsageError(f"{option} {text} is no number of tokens", slug="bad-capacity", hint="like 400000 or 400k")
+    return int(value)
+
+
+def _lifetime(text: str | None) -> tuple[float | None, bool]:
+    if text is None:
+        return None, False
+    seconds, _, since = text.partition(":")
+    try:
+        value = float(seconds)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or since not in ("", "write", "use"):
+        raise UsageError(f"--ttl {text} is no lifetime", slug="bad-ttl", hint="like 300 (after use) or 300:write")
+    return value, since == "write"
 
 
 def _moment(text: str | None) -> float | None:

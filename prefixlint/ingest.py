@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from prefixlint import marks
 from prefixlint.chat import Renderer
 from prefixlint.errors import TemplateRefusedError
 from prefixlint.families import Grouper, plain_text
@@ -93,9 +94,16 @@ class Ingested:
             self.skipped_kinds[kind] = first, count + 1
 
 
+def _unmarked(_request: Request) -> str | None:
+    return None
+
+
 @dataclass(slots=True)
 class Ingest:
-    """The settings of one pass. `by` names the fields that requests are grouped by; `keep_ids` keeps request ids."""
+    """The settings of one pass. `by` names the fields that requests are grouped by; `keep_ids` keeps request ids.
+
+    `marked` says whether a request's cache marks are to be found: `explicit` ones, the `implicit` one as well, or None.
+    """
 
     encoder: Encoder
     template: Renderer | None
@@ -103,6 +111,7 @@ class Ingest:
     keep_ids: bool = False
     server_tokens: ServerTokens | None = None
     stop_ids: frozenset[int] = frozenset()
+    marked: Callable[[Request], str | None] = _unmarked
 
     def run(self, items: Iterable[Request | Skip]) -> Ingested:
         """Read all requests; the caller may stop the iteration, what was read so far is complete."""
@@ -174,6 +183,9 @@ class Ingest:
             raise TemplateRefusedError("the model has no chat template", slug="no-chat-template")
         prompt = self.template.prompt(content, params=request.params, time=request.time)
         segments = self.encoder.add(prompt, special=False)
+        marked = self.marked(request)
+        if marked is not None and (blocks := marks.blocks(request.body, prompt, implicit=marked == "implicit")):
+            table.marks[len(table) - 1] = blocks
         output = self._output_ids(request.output)
         if not output and request.output is not None:
             text = self._generated(request, content, request.output, prompt)

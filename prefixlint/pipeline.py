@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
 import numpy as np
 
-from prefixlint import counting, curves, engines, export, logs, savings, simulate, summary, worth
+from prefixlint import bounded, counting, curves, engines, export, logs, savings, selection, simulate, summary, worth
 from prefixlint.chat import renderer
 from prefixlint.engines import Engine
 from prefixlint.errors import LogRefusedError, UsageError
+from prefixlint.fleet import Limits
 from prefixlint.ingest import Ingest, Ingested
 from prefixlint.logs._read import Index
 from prefixlint.model import Request, Skip
@@ -21,8 +23,6 @@ from prefixlint.table import UNKNOWN, Kind, Table
 from prefixlint.tokens import Encoder
 from prefixlint.wording import many
 
-TEXT_ENGINES = ("sglang", "vllm")
-HASH_ENGINES = ("ideal",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,8 @@ class Options:
 
     `order` is `time`, `file` or None (by time where all requests have one). `since` is in epoch seconds. `warmup` is a
     number of requests, or a share below 1, that rates leave out. `sample` reads only that many requests. `server` says
-    what the requests run on and cost; `salt` is that of an exported trace.
+    what the requests run on and cost; `salt` is that of an exported trace. `limits` are those of the caches; `today` is
+    the day by which the age of engine facts is told (None: it is not).
     """
 
     model: str | None = None
@@ -49,6 +50,8 @@ class Options:
     offline: bool = False
     server: savings.Settings = field(default_factory=savings.Settings)
     salt: bytes | None = None
+    limits: Limits = field(default_factory=Limits)
+    today: dt.date | None = None
 
 
 @dataclass(slots=True)
@@ -91,7 +94,8 @@ def analyze(
     cannot be had, UsageError for options that do not fit.
     """
     options, watch = options or Options(), watch or Watch()
-    chosen = [engines.load(name) for name in options.engines]
+    bounded.check(options.limits)
+    chosen = [selection.simulated(engines.load(name)) for name in options.engines]
     files = resolve(
         options.model, tokenizer=options.tokenizer, chat_template=options.chat_template, offline=options.offline
     )
@@ -99,7 +103,7 @@ def analyze(
     try:
         log = _Log(paths, options.log_format, stdin, index)
         server = savings.machine(options.server, files, offline=options.offline)
-        run = _read(log, options, files, server, watch)
+        run = _read(log, options, files, chosen, server, watch)
         return _conclude(run, options, chosen, watch, log)
     finally:
         index.close()
@@ -121,7 +125,9 @@ class _Log:
         return logs.fetch(self.paths, wanted, log_format=self.log_format, stdin=self.stdin, index=self.index)
 
 
-def _read(log: _Log, options: Options, files: ModelFiles, machine: savings.Machine, watch: Watch) -> _Run:
+def _read(
+    log: _Log, options: Options, files: ModelFiles, chosen: Sequence[Engine], machine: savings.Machine, watch: Watch
+) -> _Run:
     encoder = Encoder(files.tokenizer, bos=files.raw_start())
     template = renderer(files) if files.templates or files.renderer == "harmony" else None
     server = counting.server_tokens(options.tokens_from) if options.tokens_from else None
@@ -132,6 +138,7 @@ def _read(log: _Log, options: Options, files: ModelFiles, machine: savings.Machi
         keep_ids=watch.on_request is not None,
         server_tokens=server,
         stop_ids=frozenset(encoder.special_ids([files.special_tokens.get("eos_token", "")])),
+        marked=selection.marking(chosen),
     )
     read = ingest.run(_selected(log.read(watch.on_bytes), options))
     if not len(read.table):
@@ -165,14 +172,18 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
         run.notes.append(Note("mixed-kinds", "the log mixes prompts with hash traces; only the prompts are analysed"))
         use_blocks = False
     rows = order[kinds == (Kind.BLOCKS if use_blocks else Kind.TOKENS)]
-    chosen = list(chosen) or [engines.load(name) for name in (HASH_ENGINES if use_blocks else TEXT_ENGINES)]
+    chosen = list(chosen) or selection.by_log(table, rows, of_blocks=use_blocks)
     tap = curves.Tap(chosen)
     replay = _replay(run, rows, chosen, options, tap, use_blocks=use_blocks)
     counts = counting.check(table, rows, replay, run.files, blocks=use_blocks, server=bool(options.tokens_from))
+    requests = bounded.Log(table, run.encoder, rows, timed=_timed(table, rows, order_name), of_blocks=use_blocks)
+    limited = bounded.apply(requests, replay, options.limits, counts.factors, today=options.today)
+    run.notes += limited.notes
     if watch.on_trace is not None:
         _export(run, rows, options, watch.on_trace, use_blocks=use_blocks)
     analysis = summary.build(
         summary.Material(
+            bounded=limited,
             table=table,
             read=run.read,
             encoder=run.encoder,
@@ -218,7 +229,7 @@ def _replay(
         for row, prompt, output in zip(members, prompts, outputs, strict=True):
             yield simulate.Arrival(row, table.namespace[row], prompt, output[:-1] if table.cut[row] else output)
 
-    return simulate.run(tap.tokens(arrivals()), chosen, block_size=options.block_size)
+    return simulate.run(tap.tokens(arrivals()), chosen, block_size=options.block_size, wider=selection.wider(table))
 
 
 def _export(run: _Run, rows: np.ndarray, options: Options, write: Callable[[bytes], None], *, use_blocks: bool) -> None:
@@ -244,6 +255,10 @@ def _export(run: _Run, rows: np.ndarray, options: Options, write: Callable[[byte
     if len(done.sizes) > 1:
         text = "the trace has blocks of several sizes, which its exported form cannot say: its readers take one for all"
         run.notes.append(Note("export-sizes", text))
+
+
+def _timed(table: Table, rows: np.ndarray, order_name: str) -> bool:
+    return order_name == "time" and not np.isnan(np.frombuffer(table.time, np.float64)[rows]).any()
 
 
 def _order(table: Table, options: Options, notes: list[Note]) -> tuple[np.ndarray, str]:

@@ -82,16 +82,16 @@ class _Node:
             return None
         tokens, target = self.skip
         n = tokens.size
-        if target.depth - self.depth == n <= ids.size and _common(tokens, ids[:n]) == n:
+        if target.depth - self.depth == n <= ids.size and common(tokens, ids[:n]) == n:
             return target
         return None
 
 
-def _common(a: Ids, b: Ids) -> int:
+def common(a: Ids, b: Ids) -> int:
     """Count the equal leading tokens of two arrays."""
     n = min(a.size, b.size)
     if n > 2 * _PROBE:
-        head = _common(a[:_PROBE], b[:_PROBE])
+        head = common(a[:_PROBE], b[:_PROBE])
         if head < _PROBE:
             return head
     same = a[:n] == b[:n]
@@ -163,7 +163,7 @@ class PrefixIndex:
             if child is None:
                 break
             node = child
-            inside = _common(node.edge, ids[done:])
+            inside = common(node.edge, ids[done:])
             done += inside
             if inside < node.edge.size:
                 break

@@ -74,6 +74,8 @@ class Served:
     cached: Counts
     blocks: Counts
     blocks_hit: Counts
+    losses: Mapping[MissCause, Counts] | None = None
+    """Why shared tokens were not cached, where the cache has limits; None where the engine's rule alone says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class Replay:
     `rows` are the callers' numbers, `prompt` the prompt lengths. `engines` maps an engine's name to what it served.
     `distinct` are the tokens of the prefix tree (prompts, and outputs where given and stored), `distinct_blocks` its
     blocks where the input was a hash trace. `indexes` are the prefix indexes by namespace (of the first engine).
+    `elsewhere` are the leading tokens that an earlier request of any namespace had, None where that was not asked for.
     """
 
     rows: Counts
@@ -91,6 +94,7 @@ class Replay:
     distinct: int
     distinct_blocks: int | None
     indexes: Mapping[Hashable, PrefixIndex]
+    elsewhere: Counts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,19 +135,29 @@ class _Walks:
         return sum(tree.distinct for tree in self.trees.values())
 
 
-def run(arrivals: Iterable[Arrival], engines: Sequence[Engine], *, block_size: int | None = None) -> Replay:
+def run(
+    arrivals: Iterable[Arrival],
+    engines: Sequence[Engine],
+    *,
+    block_size: int | None = None,
+    wider: Mapping[Hashable, Hashable] | None = None,
+) -> Replay:
     """Replay requests of tokens through unlimited caches.
 
     A request is complete, its output stored, before the next one is looked up. `block_size` replaces the granularity
-    (blocks of vLLM, pages of SGLang) of all engines but those without a cap (`ideal`). ValueError without an engine.
+    (blocks of vLLM, pages of SGLang) of all engines but those without a cap (`ideal`). `wider` maps namespaces to those
+    they are parts of: prefixes are then looked up there as well (`Replay.elsewhere`). ValueError without an engine.
     """
     if not engines:
         raise ValueError("a replay needs an engine")
     walks: dict[Stored, _Walks] = {engine.stored: _Walks() for engine in engines}
     rows, prompts = array("q"), array("q")
+    anywhere = _Walks()
     for row, namespace, prompt, output in arrivals:
         rows.append(row)
         prompts.append(prompt.size)
+        if wider is not None:
+            anywhere.add(row, wider[namespace], prompt, None)
         for stored, walk in walks.items():
             walk.add(row, namespace, prompt, output if stored == "prompt_and_output" else None)
     lengths = _counts(prompts)
@@ -153,7 +167,13 @@ def run(arrivals: Iterable[Arrival], engines: Sequence[Engine], *, block_size: i
         served[engine.name] = _served(sized, lengths, walks[engine.stored])
     first = walks[engines[0].stored]
     return Replay(
-        _counts(rows), lengths, MappingProxyType(served), first.distinct(), None, MappingProxyType(first.trees)
+        _counts(rows),
+        lengths,
+        MappingProxyType(served),
+        first.distinct(),
+        None,
+        MappingProxyType(first.trees),
+        None if wider is None else _counts(anywhere.shared),
     )
 
 
@@ -237,18 +257,41 @@ def with_shared(served: Served, shared: Counts, prompt: Counts | None = None) ->
     """
     prompt = served.prompt if prompt is None else prompt
     shared = np.minimum(shared, prompt)
-    engine = served.engine
-    reach = np.minimum(shared, np.maximum(prompt - 1, 0)) if engine.cap == "length_minus_one" else shared
-    cached = _in_blocks(engine, reach)
-    size = engine.granularity
+    cached = by_rule(served.engine, shared, prompt)
+    size = served.engine.granularity
     return replace(
-        served, prompt=prompt, shared=shared, cached=cached, blocks=-(-prompt // size), blocks_hit=-(-cached // size)
+        served,
+        prompt=prompt,
+        shared=shared,
+        cached=cached,
+        blocks=-(-prompt // size),
+        blocks_hit=-(-cached // size),
+        losses=None,
     )
+
+
+def scaled(served: Served, factors: NDArray[np.float64]) -> Served:
+    """Multiply counts by each request's factor; the engine's rules apply to the scaled counts."""
+    if (factors == 1).all():
+        return served
+    prompt = np.rint(served.prompt * factors).astype(np.int64)
+    whole = served.shared == served.prompt
+    shared = np.where(whole, prompt, np.floor(served.shared * factors).astype(np.int64))
+    return with_shared(served, shared, prompt)
+
+
+def by_rule(engine: Engine, reach: Counts, prompt: Counts) -> Counts:
+    """Give what an engine takes from its cache where that much of a prompt is there: cap, whole blocks, minimum."""
+    if engine.cap == "length_minus_one":
+        return _in_blocks(engine, np.minimum(reach, np.maximum(prompt - 1, 0)))
+    whole = _in_blocks(engine, reach)
+    return np.minimum(whole, np.maximum(prompt - 1, 0)) if engine.cap == "after_rounding" else whole
 
 
 def misses(served: Served) -> dict[MissCause, Counts]:
     """Say why the prompt tokens of each request were computed, an array a cause; cached + these = prompt.
 
+    Shared tokens were lost to the causes in `served.losses`, else to the engine's rule.
     `unaligned`: shared, but behind the last block border or the last token of the prompt, which is always computed.
     `too_short`: shared, but below the engine's minimum. Behind the shared prefix, `cold` where nothing earlier goes on
     differently (a first request, or new text after an earlier one), `diverged` where it does.
@@ -256,12 +299,11 @@ def misses(served: Served) -> dict[MissCause, Counts]:
     reach = np.where(served.shared >= served.engine.minimum, served.shared, 0)
     rest = served.prompt - served.shared
     cold = served.extends | (served.owner == NO_OWNER)
-    found = {
-        MissCause.COLD: np.where(cold, rest, 0),
-        MissCause.DIVERGED: np.where(cold, 0, rest),
-        MissCause.TOO_SHORT: served.shared - reach,
-        MissCause.UNALIGNED: reach - served.cached,
-    }
+    found = {MissCause.COLD: np.where(cold, rest, 0), MissCause.DIVERGED: np.where(cold, 0, rest)}
+    if served.losses is None:
+        found |= {MissCause.TOO_SHORT: served.shared - reach, MissCause.UNALIGNED: reach - served.cached}
+    else:
+        found |= served.losses
     return {cause: tokens for cause, tokens in found.items() if tokens.any()}
 
 
@@ -281,12 +323,13 @@ class _Whole(NamedTuple):
 
 def _served(engine: Engine, prompt: Counts, walk: _Walks, whole: _Whole | None = None) -> Served:
     shared = _counts(walk.shared)
-    cached = np.minimum(shared, np.maximum(prompt - 1, 0)) if engine.cap == "length_minus_one" else shared
     if whole is None:
-        cached = _in_blocks(engine, cached)
-    elif engine.granularity > 1:
-        cached = np.where(cached < shared, prompt - whole.last, cached)
-    cached = np.where(cached >= engine.minimum, cached, 0)
+        cached = by_rule(engine, shared, prompt)
+    else:
+        cached = shared if engine.cap == "none" else np.minimum(shared, np.maximum(prompt - 1, 0))
+        if engine.granularity > 1:
+            cached = np.where(cached < shared, prompt - whole.last, cached)
+        cached = np.where(cached >= engine.minimum, cached, 0)
     if whole is None:
         blocks, blocks_hit = -(-prompt // engine.granularity), -(-cached // engine.granularity)
     else:

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefixlint import attribute, bodies, fingerprints, simulate
+from prefixlint.bounded import Bounded
 from prefixlint.counting import Counted
+from prefixlint.fleet import Limits
 from prefixlint.ingest import Ingested
 from prefixlint.logs import why_no_prompt
 from prefixlint.model import Fingerprint, Messages, MissCause, Request, Text
@@ -65,6 +67,7 @@ class Material:
     order_name: str
     rows: Rows
     replay: Replay
+    bounded: Bounded
     counts: Counted
     notes: Sequence[Note]
     by: Sequence[str]
@@ -101,7 +104,7 @@ def build(material: Material) -> Analysis:
         distinct_tokens=material.replay.distinct,
         reported=reported(material.table, material.order),
         likely_causes=likely_causes(material.table, material.order) if not material.rows.size else (),
-        engines=_engines(account, where),
+        engines=_engines(material, account, where),
         families=families[:_FAMILIES],
         shared_prefixes=_shared_prefixes(material),
         groups=_groups(material, account) if material.by else (),
@@ -135,7 +138,8 @@ class _Pieces:
 def _account(material: Material) -> _Account:
     """Apply the counts' factors, find where requests part, and say why each token was computed."""
     replay, factors = material.replay, material.counts.factors
-    engines = {name: _scaled(served, factors) for name, served in replay.engines.items()}
+    limited = material.bounded.served
+    engines = {n: limited[n] if n in limited else simulate.scaled(s, factors) for n, s in replay.engines.items()}
     first = next(iter(engines.values()))
     of_blocks = replay.distinct_blocks is not None
     partings = [None] * material.rows.size if of_blocks else _partings(material)
@@ -148,20 +152,22 @@ def _account(material: Material) -> _Account:
     misses = {}
     for name, served in engines.items():
         rest = served.prompt - served.shared
-        behind = np.minimum(lost, rest)
-        why = simulate.misses(served) | {MissCause.DIVERGED: behind, MissCause.COLD: rest - behind}
+        apart = _elsewhere(replay, served, factors)
+        behind = np.minimum(lost, rest - apart)
+        why = simulate.misses(served)
+        why |= {MissCause.NAMESPACE: apart, MissCause.DIVERGED: behind, MissCause.COLD: rest - apart - behind}
         misses[name] = {cause: tokens for cause, tokens in why.items() if tokens.any()}
     return _Account(first.prompt, lost, engines, misses, partings)
 
 
-def _scaled(served: Served, factors: NDArray[np.float64]) -> Served:
-    """Multiply counts by each request's factor; the engine's rules apply to the scaled counts."""
-    if (factors == 1).all():
-        return served
-    prompt = np.rint(served.prompt * factors).astype(np.int64)
-    whole = served.shared == served.prompt
-    shared = np.where(whole, prompt, np.floor(served.shared * factors).astype(np.int64))
-    return simulate.with_shared(served, shared, prompt)
+def _elsewhere(replay: Replay, served: Served, factors: NDArray[np.float64]) -> Counts:
+    """Count the tokens behind the shared prefix that another namespace of the same model had, and this one had not."""
+    if replay.elsewhere is None:
+        return np.zeros_like(served.prompt)
+    there = np.where(
+        replay.elsewhere == replay.prompt, served.prompt, np.floor(replay.elsewhere * factors).astype(np.int64)
+    )
+    return np.maximum(np.minimum(there, served.prompt) - served.shared, 0)
 
 
 def _partings(material: Material) -> list[attribute.Parting | None]:
@@ -180,7 +186,9 @@ def _partings(material: Material) -> list[attribute.Parting | None]:
     return found
 
 
-def _rates(name: str, served: Served, misses: Mapping[MissCause, Counts], where: simulate.Where) -> EngineResult:
+def _rates(name: str, material: Material, account: _Account, where: simulate.Where) -> EngineResult:
+    served, misses = account.served[name], account.misses[name]
+    limits = material.bounded.limits.get(name, Limits())
     rates = simulate.rates(served, where)
     return EngineResult(
         engine=name,
@@ -193,13 +201,17 @@ def _rates(name: str, served: Served, misses: Mapping[MissCause, Counts], where:
         hit_rate_mean=rates.hit_rate_mean,
         zero_hit_requests=int((served.cached[where] == 0).sum()),
         misses={cause: total for cause, tokens in misses.items() if (total := int(tokens[where].sum()))},
+        capacity_tokens=limits.capacity,
+        replicas=limits.replicas,
+        route=limits.route,
+        ttl_s=limits.ttl,
     )
 
 
-def _engines(account: _Account, where: simulate.Where) -> list[EngineResult]:
+def _engines(material: Material, account: _Account, where: simulate.Where) -> list[EngineResult]:
     if not account.prompt.size:
         return []
-    return [_rates(name, served, account.misses[name], where) for name, served in account.served.items()]
+    return [_rates(name, material, account, where) for name in account.served]
 
 
 def _groups(material: Material, account: _Account) -> list[Group]:
@@ -208,7 +220,7 @@ def _groups(material: Material, account: _Account) -> list[Group]:
     found = []
     for number, members in by_value(group[material.order]).items():
         where = replayed.get(number, np.empty(0, np.intp))
-        engines = [_rates(n, s, account.misses[n], where) for n, s in account.served.items()] if where.size else []
+        engines = [_rates(name, material, account, where) for name in account.served] if where.size else []
         found.append(
             Group(
                 key=dict(zip(material.by, material.table.groups.values[number], strict=True)),

@@ -6,8 +6,9 @@ text of a log and not by its length.
 
 from __future__ import annotations
 
+import math
 from array import array
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prefixlint.marks import Block
 from prefixlint.model import BlockHashes, Request, Usage
 
 UNKNOWN = -1
@@ -74,7 +76,8 @@ class Table:
     """Columns of requests. Times are epoch seconds, NaN where unknown; counts are tokens, UNKNOWN where unreported.
 
     `cut` says that the last token of the output was sampled but not computed; `as_ids` that the log gave token ids,
-    `partial` that it leaves a part of the prompt out.
+    `partial` that it leaves a part of the prompt out. `first` and `total` are the seconds until the first token and the
+    end. `marks` are the blocks of prompts that mark themselves for caching, where an engine asks for them.
     """
 
     paths: Names = field(default_factory=Names)
@@ -83,13 +86,17 @@ class Table:
     namespaces: Names = field(default_factory=Names)
     conversations: Names = field(default_factory=Names)
     groups: Names = field(default_factory=Names)
+    replicas: Names = field(default_factory=Names)
     path: array[int] = field(default_factory=_ints)
     line: array[int] = field(default_factory=_longs)
     part: array[int] = field(default_factory=_ints)
     format: array[int] = field(default_factory=_ints)
     kind: array[int] = field(default_factory=_bytes)
     time: array[float] = field(default_factory=_floats)
+    first: array[float] = field(default_factory=_floats)
+    total: array[float] = field(default_factory=_floats)
     model: array[int] = field(default_factory=_ints)
+    replica: array[int] = field(default_factory=_ints)
     namespace: array[int] = field(default_factory=_ints)
     family: array[int] = field(default_factory=_ints)
     conversation: array[int] = field(default_factory=_ints)
@@ -109,6 +116,7 @@ class Table:
     ids: dict[int, str] = field(default_factory=dict)
     contradictory: int = 0
     """Requests whose usage was left out: it reports more cached or written than prompt tokens."""
+    marks: dict[int, Sequence[Block]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Count the requests."""
@@ -126,7 +134,11 @@ class Table:
         self.part.append(request.part)
         self.format.append(self.formats.number(request.format))
         self.time.append(float("nan") if request.time is None else request.time)
+        first, total = _durations(request)
+        self.first.append(first)
+        self.total.append(total)
         self.model.append(self.models.number(request.model))
+        self.replica.append(self.replicas.number(request.replica))
         self.namespace.append(self.namespaces.number((request.model, *request.namespace)))
         self.family.append(family)
         self.conversation.append(self.conversations.number(conversation))
@@ -178,3 +190,13 @@ def by_value(values: NDArray[Any]) -> dict[int, NDArray[np.intp]]:
     borders = np.flatnonzero(np.diff(values[order])) + 1
     parts = np.split(order, borders)
     return {int(values[part[0]]): part for part in parts}
+
+
+def _durations(request: Request) -> tuple[float, float]:
+    """Give the seconds until a request's first token and until its end, NaN where they are not known."""
+    latency = request.latency
+    if latency is None:
+        return math.nan, math.nan
+    parts = (latency.queue, latency.prefill)
+    first = latency.ttft if latency.ttft is not None else sum(p or 0.0 for p in parts) if any(parts) else math.nan
+    return first, math.nan if latency.total is None else latency.total

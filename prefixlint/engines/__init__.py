@@ -1,68 +1,56 @@
-"""Cache facts of inference engines, one TOML file each, with the date and the source of each fact; and their loader.
+"""Cache facts of engines and providers, one TOML file each, with the date and the source of each fact; their loader.
 
-Adding an engine is adding a file. Each fact is a table with `value`, `source`, `confidence` and maybe a `note`; what a
-file may hold is checked when it is loaded, so that a typing error is an error and not a default.
+Adding an engine is adding a file. Each fact is a table with `value`, `source`, `confidence` and maybe a `note`, values
+for single `models`, and a date of its own; `_schema` says what a file may hold.
 """
 
 from __future__ import annotations
 
 import difflib
-import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from prefixlint.engines._schema import Fact, best_pattern, read
 from prefixlint.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-Stored = Literal["prompt", "prompt_and_output"]
-Cap = Literal["none", "length_minus_one"]
+__all__ = ["OLD_DAYS", "Cap", "Engine", "Fact", "Stored", "load", "names", "old", "parse", "shown_by"]
 
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "match": ("longest_prefix",),
-    "cap": ("none", "length_minus_one"),
-    "stored": ("prompt", "prompt_and_output"),
-    "visible": ("at_once", "scheduling", "prefill_end"),
-    "eviction": ("lru_leaf", "lru_block"),
-}
-_NUMBERS = {"granularity": 1, "minimum": 0}  # the least value allowed
-_FACTS = (*_CHOICES, *_NUMBERS, "isolation")
-_CONFIDENCE = ("source", "documented", "measured", "convention")
+Stored = Literal["prompt", "prompt_and_output", "marked"]
+Cap = Literal["none", "length_minus_one", "after_rounding"]
 
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """One fact about an engine: its value, where it was read, and how sure it is.
-
-    `confidence` is `source` (read in the source of the release), `documented`, `measured` by someone, or `convention`
-    (a definition, not a finding).
-    """
-
-    value: str | int | tuple[str, ...]
-    source: str
-    confidence: str
-    note: str | None = None
+OLD_DAYS = 180
+"""A fact that was read longer ago than this is said to be old."""
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """How an engine's prefix cache counts. Sizes are in tokens.
+    """How an engine's or a provider's prefix cache counts. Sizes are in tokens, times in seconds.
 
-    `granularity` is the block (vLLM) or page (SGLang): hits are floored to it. `cap` is how much of a prompt may come
-    from the cache: `length_minus_one` because one token must be computed to predict the next. `minimum` is the
-    shortest hit given. `stored` says whether generated tokens enter the cache, `visible` from when a request's tokens
-    can be hit, `isolation` what separates caches besides the model. `facts` holds the same with sources.
+    `match` is what is looked for: the `longest_prefix`, the positions that a `marked_breakpoint` wrote, a `whole_unit`
+    that was stored, or what a `slot` holds. `granularity` is the block (vLLM) or page (SGLang): hits are floored to it.
+    `cap` is how much of a prompt may come from the cache: `length_minus_one` because one token must be computed to
+    predict the next; `after_rounding` takes that one off whole blocks. `minimum` is the shortest hit given. `stored`
+    says whether generated tokens enter the cache, `visible` from when a request's tokens can be hit, `isolation` what
+    separates caches besides the model. `lifetime` says what ends an entry, `ttl` after how long (None: no fixed time).
+    `lookback` is how many positions before a mark are looked up, `marks` how many a request may have; with `implicit`,
+    the end of a prompt is marked without being asked for. `formats` and
+    `models` are the logs that show this provider, `instead` the engines that hold for some of its models. The rule of
+    a `usage_only` provider is not known well enough to be simulated. `facts` holds the same with sources.
     """
 
     name: str
     title: str
     version: str
     as_of: dt.date
+    kind: str
     match: str
     granularity: int
     cap: Cap
@@ -70,9 +58,18 @@ class Engine:
     stored: Stored
     visible: str
     eviction: str
+    lifetime: str
     isolation: tuple[str, ...]
     facts: Mapping[str, Fact]
     aliases: tuple[str, ...] = ()
+    formats: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    usage_only: bool = False
+    implicit: bool = False
+    instead: Mapping[str, str] = field(default_factory=dict)
+    ttl: float | None = None
+    lookback: int | None = None
+    marks: int | None = None
 
     def with_granularity(self, tokens: int | None) -> Engine:
         """Give the same engine with another block or page size; None changes nothing, below 1 is a UsageError."""
@@ -84,6 +81,17 @@ class Engine:
             )
         return replace(self, granularity=tokens)
 
+    def for_model(self, model: str | None) -> Engine:
+        """Give what holds for one model: another engine where `instead` names one, and the model's own values."""
+        pattern = best_pattern(self.instead, model)
+        if pattern is not None:
+            return replace(load(self.instead[pattern]).for_model(model), name=self.name)
+        own = {key: fact.of(model) for key, fact in self.facts.items() if fact.models}
+        fields: dict[str, Any] = {key: own[key] for key in ("minimum", "granularity", "lookback") if key in own}
+        if "ttl" in own:
+            fields["ttl"] = own["ttl"] or None
+        return replace(self, **fields) if fields else self
+
 
 def names() -> tuple[str, ...]:
     """List the engines, sorted by name, without aliases."""
@@ -91,7 +99,12 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Engine:
-    """Give an engine by name or alias, in any case; an unknown name is a UsageError with the nearest ones."""
+    """Give an engine by name or alias, in any case, or from a user's own file (`mine.toml`).
+
+    An unknown name is a UsageError with the nearest ones, a wrong file a ConfigError.
+    """
+    if name.strip().lower().endswith(".toml"):
+        return _from_file(Path(name.strip()))
     known = {alias: engine for engine in _all().values() for alias in (engine.name, *engine.aliases)}
     found = known.get(name.strip().lower())
     if found is not None:
@@ -101,65 +114,45 @@ def load(name: str) -> Engine:
     raise UsageError(f"there is no engine called {name!r}", slug="unknown-engine", hint=hint)
 
 
+def shown_by(pairs: Iterable[tuple[str, str | None]]) -> list[Engine]:
+    """Give the providers that a log shows by its (format, model) pairs, in the order in which they come."""
+    found: dict[str, Engine] = {}
+    providers = [engine for engine in _all().values() if engine.kind == "provider" and not engine.usage_only]
+    for form, model in pairs:
+        shown = [e for e in providers if form in e.formats] or [e for e in providers if best_pattern(e.models, model)]
+        found |= {engine.name: engine for engine in shown}
+    return list(found.values())
+
+
 def parse(text: str, origin: str) -> Engine:
     """Read one engine file; `origin` names it in errors. ConfigError where a key or value is not what it must be."""
+    head, facts = read(text, origin)
+    values: dict[str, Any] = {key: fact.value for key, fact in facts.items() if key in Engine.__dataclass_fields__}
+    values["ttl"] = values.get("ttl") or None
+    values |= {key: tuple(head.pop(key, ())) for key in ("aliases", "formats", "models")}
+    values |= {"kind": head.pop("kind", "engine"), "instead": MappingProxyType(head.pop("instead", {}))}
+    return Engine(**head, **values, facts=MappingProxyType(facts))
+
+
+def old(engine: Engine, today: dt.date) -> list[tuple[str, int]]:
+    """List the facts that were read more than OLD_DAYS days before `today`, with their age in days, oldest first."""
+    ages = [(key, (today - (fact.as_of or engine.as_of)).days) for key, fact in engine.facts.items()]
+    return sorted(((key, days) for key, days in ages if days > OLD_DAYS), key=lambda item: (-item[1], item[0]))
+
+
+def _from_file(path: Path) -> Engine:
     try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise _wrong(origin, f"is not TOML: {error}") from error
-    head = {"name": str, "title": str, "version": str}
-    unknown = sorted(set(data) - set(head) - set(_FACTS) - {"as_of", "aliases"})
-    if unknown:
-        raise _wrong(origin, f"has the unknown key {unknown[0]!r}")
-    for key, kind in head.items():
-        if not isinstance(data.get(key), kind) or not data[key]:
-            raise _wrong(origin, f"needs {key!r} as text")
-    if type(data.get("as_of")).__name__ != "date":
-        raise _wrong(origin, "needs 'as_of' as a date")
-    facts = {key: _fact(origin, key, data.get(key)) for key in _FACTS}
-    return Engine(
-        name=data["name"],
-        title=data["title"],
-        version=data["version"],
-        as_of=data["as_of"],
-        aliases=tuple(data.get("aliases", ())),
-        facts=MappingProxyType(facts),
-        **{key: fact.value for key, fact in facts.items()},  # type: ignore[arg-type]  # _fact checked the kinds
-    )
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the engine file {path} cannot be read: {error}", slug="bad-engine-file") from error
+    return parse(text, str(path))
 
 
 @cache
 def _all() -> Mapping[str, Engine]:
     found = {}
-    for file in resources.files(__name__).iterdir():
+    for file in sorted(resources.files(__name__).iterdir(), key=lambda f: f.name):
         if file.name.endswith(".toml"):
             engine = parse(file.read_text(encoding="utf-8"), file.name)
             found[engine.name] = engine
     return MappingProxyType(found)
-
-
-def _fact(origin: str, key: str, table: Any) -> Fact:
-    if not isinstance(table, dict):
-        raise _wrong(origin, f"needs a table [{key}]")
-    unknown = sorted(set(table) - {"value", "source", "confidence", "note"})
-    if unknown:
-        raise _wrong(origin, f"has the unknown key {unknown[0]!r} in [{key}]")
-    value = table.get("value")
-    if not _allowed(key, value):
-        raise _wrong(origin, f"has the value {value!r} in [{key}], which is not allowed")
-    if not isinstance(table.get("source"), str) or table.get("confidence") not in _CONFIDENCE:
-        raise _wrong(origin, f"needs a source and a confidence ({', '.join(_CONFIDENCE)}) in [{key}]")
-    kept: Any = tuple(value) if isinstance(value, list) else value
-    return Fact(kept, table["source"], table["confidence"], table.get("note"))
-
-
-def _allowed(key: str, value: Any) -> bool:
-    if key in _CHOICES:
-        return value in _CHOICES[key]
-    if key in _NUMBERS:
-        return type(value) is int and value >= _NUMBERS[key]
-    return isinstance(value, list) and all(isinstance(v, str) for v in value)
-
-
-def _wrong(origin: str, what: str) -> ConfigError:
-    return ConfigError(f"{origin} {what}", slug="bad-engine-file", hint="Compare it with prefixlint/engines/vllm.toml.")

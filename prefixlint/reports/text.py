@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from prefixlint.model import MissCause
 from prefixlint.reports import Look
 from prefixlint.reports._terminal import (
@@ -108,10 +109,30 @@ def _rates(result: Analysis, style: Style, width: int) -> list[str]:
     for i, engine in enumerate(result.engines, len(lines) - len(result.engines)):
         lines[i] = _tint(lines[i], percent(engine.hit_rate), style)
     if result.engines:
-        text = "hit rate = cached / prompt tokens; unlimited cache, requests one after the other"
+        unlimited = all(e.capacity_tokens is None and e.replicas == 1 and e.ttl_s is None for e in result.engines)
+        text = "hit rate = cached / prompt tokens"
+        if unlimited:
+            text += "; unlimited cache, requests one after the other"
         means = ", ".join(f"{e.engine} {percent(e.hit_rate_mean)}" for e in result.engines)
         lines += [style.dim(line) for line in wrap(f"{text}. Mean of the requests' own rates: {means}.", width)]
+        if not unlimited:
+            lines += [style.dim(line) for line in wrap(f"limits: {_limits(result.engines)}.", width)]
     return lines
+
+
+def _limits(engines: Sequence[EngineResult]) -> str:
+    """Name the limits of each engine, engines with the same limits together."""
+    named: dict[str, list[str]] = {}
+    for engine in engines:
+        parts = []
+        if engine.capacity_tokens is not None:
+            parts.append(f"{count(engine.capacity_tokens)} tokens" + (" a replica" if engine.replicas > 1 else ""))
+        if engine.replicas > 1:
+            parts.append(f"{count(engine.replicas)} replicas, {engine.route}")
+        if engine.ttl_s is not None:
+            parts.append(f"entries live {duration(engine.ttl_s)}")
+        named.setdefault(", ".join(parts) or "none", []).append(engine.engine)
+    return "; ".join(f"{', '.join(names)}: {text}" for text, names in named.items())
 
 
 def _likely(result: Analysis, style: Style, width: int) -> list[str]:

@@ -1,0 +1,268 @@
+"""Limits as they are asked for, applied to the requests of a log; what is assumed on the way is told as notes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from prefixlint import engines, routing
+from prefixlint.caches.choose import EVICTIONS, OPTIMAL, has_capacity, has_policies
+from prefixlint.caches.marks import Marks
+from prefixlint.errors import UsageError
+from prefixlint.fleet import OPT_BLOCK, Limits, Visit
+from prefixlint.losses import Outcome, serve
+from prefixlint.marks import DEFAULT_TTL, UNMARKED, Block
+from prefixlint.results import Note
+from prefixlint.simulate import Replay, Served, scaled
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from prefixlint.engines import Engine
+    from prefixlint.table import Table
+    from prefixlint.tokens import Encoder
+
+    Counts = NDArray[np.int64]
+    Rows = NDArray[np.intp]
+
+_UNEVEN = 1.2  # the busiest replica's tokens over an even share, from which it is told
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """What limited caches served, by engine, its counts as they are reported; the limits of each; what was assumed."""
+
+    served: Mapping[str, Served]
+    limits: Mapping[str, Limits]
+    notes: Sequence[Note]
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The requests of a log in order: `rows` of the table; `timed` says that they stand in the order of their times."""
+
+    table: Table
+    encoder: Encoder
+    rows: Rows
+    timed: bool
+    of_blocks: bool
+
+
+def check(limits: Limits) -> None:
+    """Refuse limits that are not possible, whatever the log; UsageError."""
+    for name, tokens in (("--capacity", limits.capacity), ("--host-capacity", limits.host_capacity)):
+        if tokens is not None and tokens < 1:
+            raise UsageError(
+                f"{name} {tokens} holds nothing", slug="bad-capacity", hint="Give the pool of one replica, in tokens."
+            )
+    if limits.host_capacity is not None and limits.capacity is None:
+        raise UsageError("--host-capacity needs --capacity", slug="bad-capacity", hint="A second tier needs a first.")
+    if limits.eviction is not None and limits.eviction not in EVICTIONS:
+        raise UsageError(
+            f"there is no eviction policy {limits.eviction!r}",
+            slug="bad-eviction",
+            hint=f"One of {', '.join(EVICTIONS)}.",
+        )
+    if limits.eviction is not None and limits.capacity is None:
+        raise UsageError("--eviction needs --capacity", slug="bad-eviction", hint="Nothing is evicted without a limit.")
+    if limits.replicas < 1:
+        raise UsageError(f"--replicas {limits.replicas} is no fleet", slug="bad-replicas", hint="Give 1 or more.")
+    if limits.route is not None and limits.route not in routing.ROUTES:
+        raise UsageError(
+            f"there is no route {limits.route!r}", slug="bad-route", hint=f"One of {', '.join(routing.ROUTES)}."
+        )
+    if limits.route not in (None, "logged") and limits.replicas == 1:
+        raise UsageError("--route needs --replicas", slug="bad-route", hint="With one replica there is no choice.")
+    if limits.ttl is not None and not limits.ttl > 0:
+        raise UsageError(f"--ttl {limits.ttl:g} keeps nothing", slug="bad-ttl", hint="Give seconds, like 300.")
+
+
+def apply(
+    log: Log, replay: Replay, limits: Limits, factors: NDArray[np.float64], *, today: dt.date | None = None
+) -> Bounded:
+    """Simulate each engine of a replay that has limits: those that are asked for, or its own.
+
+    UsageError where the log lacks what they need, or a pool holds no block.
+    """
+    notes = list(_checked(log, limits))
+    done: dict[str, Served] = {}
+    used: dict[str, Limits] = {}
+    for name, base in replay.engines.items():
+        notes += _age(base.engine, today)
+        own, about = _own(base.engine, limits, log)
+        notes += about
+        if own is None:
+            continue
+        outcome = _run(log, base, own, factors)
+        done[name], used[name] = outcome.served, _shown(base.engine, own, outcome)
+        notes += _told(name, outcome)
+    unique = {note.slug + note.message: note for note in notes}
+    return Bounded(done, used, list(unique.values()))
+
+
+def _run(log: Log, base: Served, limits: Limits, factors: NDArray[np.float64]) -> Outcome:
+    ends = [_ends(log.table, row) for row in log.rows.tolist()] if log.of_blocks else None
+    needs_marks = base.engine.match == "marked_breakpoint" or bool(base.engine.instead)
+    visits = _block_visits(log, ends) if ends is not None else _visits(log, needs_marks=needs_marks)
+    try:
+        return serve(visits, scaled(base, factors), limits, factors, ends)
+    except ValueError as error:
+        raise UsageError(
+            f"--capacity {limits.capacity} is too small for {base.engine.name}: {error}",
+            slug="bad-capacity",
+            hint="A pool needs room for a block at least (vLLM sets one block aside).",
+        ) from error
+
+
+def _checked(log: Log, limits: Limits) -> Iterator[Note]:
+    """Check what the limits need of the log; tell what is assumed where it lacks some of it."""
+    if limits.ttl is not None and not log.timed:
+        raise UsageError(
+            "a lifetime needs the times of the requests, and not all of them have one",
+            slug="no-times",
+            hint="Leave --ttl out, or log when each request began (and do not use --sort file).",
+        )
+    if limits.route == "logged":
+        replicas = np.frombuffer(log.table.replica, np.int32)[log.rows]
+        known = np.array([log.table.replicas.values[number] is not None for number in replicas.tolist()], bool)
+        if not known.any():
+            raise UsageError(
+                "the log does not say which replica served a request",
+                slug="no-replicas",
+                hint="Use another --route, or log a field called replica, instance_id, worker_id, pod or host.",
+            )
+        if not known.all():
+            missing = int((~known).sum())
+            yield Note("replicas-missing", f"{missing:,} requests name no replica: they count as one replica more")
+
+
+def _own(engine: Engine, limits: Limits, log: Log) -> tuple[Limits | None, list[Note]]:
+    """Give the limits that an engine has among those asked for; None where it has none at all."""
+    notes = []
+    own = limits
+    if not has_capacity(engine) and (limits.capacity is not None or limits.replicas > 1 or limits.route):
+        text = f"{engine.name}: memory and routing are the provider's own; --capacity and --replicas are not applied"
+        notes.append(Note("provider-limits", text))
+        own = Limits(ttl=limits.ttl, from_write=limits.from_write)
+    elif limits.eviction not in (None, "lru", OPTIMAL) and not has_policies(engine):
+        notes.append(Note("one-eviction", f"{engine.name} evicts by its own rule; --eviction {limits.eviction} is not"))
+        own = replace(limits, eviction=None)
+    if limits.eviction == OPTIMAL and has_capacity(engine) and engine.granularity < OPT_BLOCK and not log.of_blocks:
+        notes.append(Note("optimal-blocks", f"{engine.name}: the optimum is taken over blocks of {OPT_BLOCK} tokens"))
+    if not log.timed and own.ttl is None and engine.ttl is not None:
+        text = f"{engine.name}: entries live {engine.ttl:g} s, which is not applied, since not all requests have a time"
+        notes.append(Note("no-lifetime", text))
+    if own == Limits() and engine.kind != "provider" and engine.match != "slot":
+        return None, notes
+    return (own if log.timed else replace(own, ttl=math.inf)), notes
+
+
+def _shown(engine: Engine, limits: Limits, outcome: Outcome) -> Limits:
+    """Give the limits as they were in effect: whole blocks, the replicas that there were, the lifetime applied."""
+    capacity = limits.capacity
+    if capacity is not None:
+        capacity = capacity // engine.granularity * engine.granularity
+    ttl = engine.ttl if limits.ttl is None else limits.ttl
+    replicas = len(outcome.load) or limits.replicas
+    route = limits.route or ("round-robin" if replicas > 1 else None)
+    return replace(
+        limits, capacity=capacity, replicas=replicas, route=route, ttl=None if ttl in (None, math.inf) else ttl
+    )
+
+
+def _told(name: str, outcome: Outcome) -> Iterator[Note]:
+    if outcome.refused:
+        yield Note(
+            "larger-than-pool",
+            f"{name}: {outcome.refused:,} requests are larger than the pool; they count as computed in full",
+        )
+    total = sum(outcome.load)
+    if len(outcome.load) > 1 and total and max(outcome.load) * len(outcome.load) > _UNEVEN * total:
+        share, even = max(outcome.load) / total, 1 / len(outcome.load)
+        text = f"{name}: the busiest of {len(outcome.load)} replicas gets {share:.1%} of the prompt tokens"
+        yield Note("uneven-replicas", f"{text}; an even share is {even:.1%}")
+
+
+def _age(engine: Engine, today: dt.date | None) -> Iterator[Note]:
+    old = engines.old(engine, today) if today is not None else []
+    if old:
+        facts = ", ".join(key for key, _ in old)
+        text = f"{engine.name}: facts that are {old[0][1]} days old may no longer hold ({facts})"
+        yield Note("old-facts", f"{text}; see prefixlint engine {engine.name}")
+
+
+def _visits(log: Log, *, needs_marks: bool) -> Callable[[], Iterator[Visit]]:
+    table, encoder = log.table, log.encoder
+    lengths: dict[int, int] = {}
+
+    def visits() -> Iterator[Visit]:
+        rows = log.rows.tolist()
+        prompts = encoder.sequences(table.prompt_segments(row) for row in rows)
+        outputs = encoder.sequences(table.output_segments(row) for row in rows)
+        for row, prompt, output in zip(rows, prompts, outputs, strict=True):
+            blocks = table.marks.get(row) if needs_marks else None
+            yield Visit(
+                table.namespace[row],
+                prompt,
+                output[:-1] if table.cut[row] else output,
+                *_times(log, row),
+                session=table.conversation[row],
+                replica=table.replicas.values[table.replica[row]],
+                model=table.models.values[table.model[row]],
+                marks=_marks(encoder, table.prompt_segments(row), blocks, lengths) if blocks else None,
+            )
+
+    return visits
+
+
+def _block_visits(log: Log, ends: Sequence[Counts]) -> Callable[[], Iterator[Visit]]:
+    table = log.table
+
+    def visits() -> Iterator[Visit]:
+        numbers: dict[int | str, int] = {}
+        for row, end in zip(log.rows.tolist(), ends, strict=True):
+            hashes = table.blocks[row].hashes
+            ids = np.fromiter((numbers.setdefault(h, len(numbers)) for h in hashes), np.uint32, len(hashes))
+            yield Visit(
+                table.namespace[row],
+                ids,
+                None,
+                *_times(log, row),
+                session=table.conversation[row],
+                replica=table.replicas.values[table.replica[row]],
+                model=table.models.values[table.model[row]],
+                ends=end,
+            )
+
+    return visits
+
+
+def _ends(table: Table, row: int) -> Counts:
+    sizes = table.blocks[row].sizes
+    return np.fromiter(accumulate(sizes), np.int64, len(sizes))
+
+
+def _times(log: Log, row: int) -> tuple[float | None, float | None, float | None]:
+    """Give when a request came, and how long its first token and its end took; None where that is not to be used."""
+    if not log.timed:
+        return None, None, None
+    first, total = log.table.first[row], log.table.total[row]
+    return log.table.time[row], None if math.isnan(first) else first, None if math.isnan(total) else total
+
+
+def _marks(encoder: Encoder, segments: NDArray[np.uint32], blocks: Iterable[Block], lengths: dict[int, int]) -> Marks:
+    """Turn characters of the rendered prompt into tokens; inside of a segment they are shared out evenly."""
+    for segment in segments.tolist():
+        if segment not in lengths:
+            lengths[segment] = len(encoder.text(segment))
+    chars = np.cumsum([0, *(lengths[segment] for segment in segments.tolist())])
+    ends = np.interp([block.end for block in blocks], chars, encoder.bounds(segments)).astype(np.int64)
+    marked = {i: block.ttl or None for i, block in enumerate(blocks) if block.ttl != UNMARKED}
+    assert DEFAULT_TTL == 0  # so that `or` tells it from a lifetime
+    return Marks(np.maximum.accumulate(ends).tolist() if ends.size else (), marked)

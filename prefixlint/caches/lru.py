@@ -1,0 +1,110 @@
+"""Least recently used blocks, each for itself, named by their path: traces, LMCache, TensorRT-LLM, a host tier.
+
+A prefix of blocks is found as far as all of them are there.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from numpy.typing import NDArray
+
+    Ids = NDArray[np.uint32]
+
+
+@dataclass(slots=True)
+class LruTicket:
+    """A request; nothing is held, since every block may be evicted at once."""
+
+    hit: int
+    namespace: Hashable
+    prompt: Ids
+    output: list[Ids] = field(default_factory=list)
+
+
+class LruCache:
+    """A pool of `capacity` elements in blocks of `block`.
+
+    `first` is the end of a prompt that is used first: with `head`, in the order in which they are read, its tail is
+    the newest and its head goes before it; with `tail`, as vLLM frees blocks, a head outlives its tail. `partial` says
+    whether a last block that is not full is kept as well, `outputs` whether generated tokens are stored. ValueError
+    for a pool without a block.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        *,
+        block: int = 1,
+        first: Literal["head", "tail"] = "head",
+        partial: bool = False,
+        outputs: bool = False,
+    ) -> None:
+        self._most = capacity // block if block > 0 else 0
+        if self._most < 1:
+            raise ValueError(f"a pool of {capacity} in blocks of {block}")
+        self._block = block
+        self._tail_first = first == "tail"
+        self._partial = partial
+        self._outputs = outputs
+        self._paths: dict[tuple[Hashable, bytes], int] = {}
+        self._used: OrderedDict[int, None] = OrderedDict()
+
+    def find(self, namespace: Hashable, prompt: Ids) -> int:
+        """Give the leading elements whose blocks are all there; nothing changes."""
+        return self._leading(self._names(namespace, prompt), prompt)
+
+    def admit(self, namespace: Hashable, prompt: Ids) -> LruTicket:
+        """Find the leading blocks that are all there, then use all of the prompt's blocks."""
+        names = self._names(namespace, prompt)
+        hit = self._leading(names, prompt)
+        self._use(names)
+        return LruTicket(hit, namespace, prompt)
+
+    def prefilled(self, ticket: LruTicket) -> None:
+        """Do nothing: a prompt counts as used when it is looked up."""
+
+    def generate(self, ticket: LruTicket, tokens: Ids) -> int:
+        """Remember generated tokens, where they are stored."""
+        if self._outputs:
+            ticket.output.append(tokens.copy())
+        return tokens.size
+
+    def finish(self, ticket: LruTicket) -> None:
+        """Use the blocks of the prompt and of what was generated."""
+        if ticket.output:
+            self._use(self._names(ticket.namespace, np.concatenate((ticket.prompt, *ticket.output))))
+
+    def _leading(self, names: list[int], prompt: Ids) -> int:
+        found = 0
+        for name in names:
+            if name not in self._used:
+                break
+            found += 1
+        return min(found * self._block, prompt.size)
+
+    def _use(self, names: list[int]) -> None:
+        for name in reversed(names) if self._tail_first else names:
+            self._used[name] = None
+            self._used.move_to_end(name)
+            if len(self._used) > self._most:
+                self._used.popitem(last=False)
+
+    def _names(self, namespace: Hashable, prompt: Ids) -> list[int]:
+        """Give a number for each block, the same for the same path to it."""
+        parent: Hashable = (namespace,)  # never equal to a number
+        names = []
+        end = prompt.size if self._partial else prompt.size - self._block + 1
+        for start in range(0, end, self._block):
+            key = (parent, prompt[start : start + self._block].tobytes())
+            number = self._paths.setdefault(key, len(self._paths))
+            parent = number
+            names.append(number)
+        return names

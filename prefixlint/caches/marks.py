@@ -1,0 +1,155 @@
+"""Caches that store a prompt only where a mark stands, and find only positions that an earlier request wrote.
+
+Anthropic, Bedrock, Alibaba's explicit cache and OpenAI from gpt-5.6 on. A request reads the longest written position at
+one of its marks or at most `lookback` block ends before it, and writes all its marked positions; an entry lives from
+the start of the request that wrote or read it, and can be read once the request that wrote it has come far enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from prefixlint.model import MissCause
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ids = NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The blocks of a prompt: where each one ends, in tokens, and which carry a mark.
+
+    `ends` do not decrease. `ttl` maps the index of a marked block to the lifetime in seconds that the mark asks for,
+    None where it names none.
+    """
+
+    ends: Sequence[int]
+    ttl: Mapping[int, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a request read: `hit` tokens; `written` are those it wrote behind them; `losses` say why it was not more."""
+
+    hit: int
+    written: int
+    losses: Mapping[MissCause, int]
+
+
+@dataclass(slots=True)
+class _Entry:
+    visible: float
+    expires: float
+    ttl: float
+
+
+@dataclass(slots=True)
+class MarkStore:
+    """The written positions of one provider, for all its namespaces.
+
+    `lookback` counts block ends before a mark that are looked up besides the mark's own; of more than `most` marks the
+    last ones count. Positions of fewer than `minimum` tokens are neither written nor read. `ttl` is the lifetime, in
+    seconds, of a mark that names none; with `sliding` a read starts it again. Requests come in the order of their
+    times.
+    """
+
+    lookback: int
+    most: int
+    minimum: int
+    ttl: float
+    sliding: bool = True
+    _entries: dict[bytes, _Entry] = field(default_factory=dict)
+
+    def visit(
+        self,
+        namespace: Hashable,
+        prompt: Ids,
+        marks: Marks,
+        now: float,
+        visible: float,
+        *,
+        shared: int | None = None,
+        scale: float = 1.0,
+    ) -> Read:
+        """Read and write for a request that starts at `now`; what it writes can be read from `visible` on.
+
+        `shared` is how much of the prompt an earlier request had too, which the losses are told for. `scale` turns
+        tokens of `prompt` into those that the provider counts.
+        """
+        names = list(_prefixes(namespace, prompt, marks.ends))
+        marked = sorted(marks.ttl)[-self.most :]
+        long_enough = [i for i in marked if marks.ends[i] * scale >= self.minimum]
+        found = self._find(names, marks.ends, long_enough, now, scale)
+        hit = 0 if found is None else marks.ends[found]
+        shared = hit if shared is None else shared
+        losses, told = self._unread(names, marks.ends, now, min(hit, shared), shared)
+        short = [marks.ends[i] for i in marked if i not in long_enough]
+        _unwritten(losses, told, shared, max((min(end, shared) for end in short), default=0))
+        if found is not None and self.sliding:
+            entry = self._entries[names[found]]
+            entry.expires = max(entry.expires, now + entry.ttl)
+        for i in long_enough:
+            self._write(names[i], marks.ttl[i], now, visible)
+        last = marks.ends[long_enough[-1]] if long_enough else 0
+        return Read(hit, max(0, last - hit), losses)
+
+    def _find(
+        self, names: Sequence[bytes], ends: Sequence[int], marked: Sequence[int], now: float, scale: float
+    ) -> int | None:
+        """Give the index of the longest position that can be read now."""
+        for mark in reversed(marked):
+            for i in range(mark, max(-1, mark - self.lookback - 1), -1):
+                entry = self._entries.get(names[i])
+                if entry is not None and entry.visible <= now <= entry.expires and ends[i] * scale >= self.minimum:
+                    return i
+        return None
+
+    def _write(self, name: bytes, ttl: float | None, now: float, visible: float) -> None:
+        ttl = self.ttl if ttl is None else ttl
+        entry = self._entries.get(name)
+        if entry is None or entry.expires < now:
+            self._entries[name] = _Entry(visible, now + ttl, ttl)
+            return
+        entry.visible = min(entry.visible, visible)
+        if self.sliding:
+            entry.expires = max(entry.expires, now + entry.ttl)
+
+    def _unread(
+        self, names: Sequence[bytes], ends: Sequence[int], now: float, hit: int, shared: int
+    ) -> tuple[dict[MissCause, int], int]:
+        """Say why the longest shared position that was ever written was not read; give how far that tells."""
+        written = [i for i, end in enumerate(ends) if hit < end <= shared and names[i] in self._entries]
+        if not written:
+            return {}, hit
+        entry = self._entries[names[written[-1]]]
+        if entry.expires < now:
+            cause = MissCause.EXPIRED
+        else:  # what can be read and was not lies too far before the marks
+            cause = MissCause.IN_FLIGHT if entry.visible > now else MissCause.NOT_WRITTEN
+        end = ends[written[-1]]
+        return {cause: end - hit}, end
+
+
+def _unwritten(losses: dict[MissCause, int], told: int, shared: int, too_short: int) -> None:
+    """Add what was shared and not written: up to a marked position that is too short, and all behind it."""
+    if too_short > told:
+        losses[MissCause.TOO_SHORT] = too_short - told
+        told = too_short
+    if shared > told:
+        losses[MissCause.NOT_WRITTEN] = losses.get(MissCause.NOT_WRITTEN, 0) + shared - told
+
+
+def _prefixes(namespace: Hashable, prompt: Ids, ends: Sequence[int]) -> Iterator[bytes]:
+    """Name the prefixes that end at block ends."""
+    state = blake2b(repr(namespace).encode(), digest_size=16)
+    begin = 0
+    for end in ends:
+        state.update(prompt[begin:end].tobytes())
+        begin = end
+        yield state.digest() + end.to_bytes(8, "little")

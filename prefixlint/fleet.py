@@ -1,0 +1,326 @@
+"""Caches with limits: memory, lifetimes, several replicas, requests that overlap, rules of providers.
+
+For each request this follows how far its prompt would be found, step by step from what all replicas have seen down to
+what this cache still holds. Requests run from their logged time to their logged end, where there are any; otherwise
+each one is complete before the next one comes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from array import array
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from prefixlint import routing
+from prefixlint.caches.choose import OPTIMAL, build
+from prefixlint.caches.lifetimes import LifetimeTree
+from prefixlint.caches.lru import LruCache
+from prefixlint.caches.marks import Marks, MarkStore
+from prefixlint.caches.opt import optimum
+from prefixlint.caches.slots import SlotCache
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from prefixlint.caches import Cache
+    from prefixlint.engines import Engine
+    from prefixlint.model import MissCause
+
+    Ids = NDArray[np.uint32]
+    Counts = NDArray[np.int64]
+
+OPT_BLOCK = 16
+"""Tokens of a block of the optimal cache, for engines that evict smaller pieces."""
+
+_NO_MARKS = Marks((), {})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What caches may hold. Sizes are tokens a replica, times are seconds; None is no limit, or the engine's own.
+
+    `eviction` is one of `caches.choose.EVICTIONS`, `route` one of `routing.ROUTES` (None: round-robin). `from_write`
+    counts `ttl` from when an entry was written, and not from its last use. `seed` is for the random route.
+    """
+
+    capacity: int | None = None
+    host_capacity: int | None = None
+    eviction: str | None = None
+    replicas: int = 1
+    route: str | None = None
+    ttl: float | None = None
+    from_write: bool = False
+    seed: int = 0
+
+
+class Visit(NamedTuple):
+    """One request. `time` is when it comes, `first` and `total` how long until its first token and its end (seconds).
+
+    None is unknown: without `time`, requests count as one second apart; without the others, a request is complete at
+    once. `ends` are, for a hash trace, the tokens up to the end of each block; the elements of `prompt` are blocks.
+    """
+
+    namespace: Hashable
+    prompt: Ids
+    output: Ids | None = None
+    time: float | None = None
+    first: float | None = None
+    total: float | None = None
+    session: Hashable = None
+    replica: str | None = None
+    model: str | None = None
+    marks: Marks | None = None
+    ends: Counts | None = None
+
+
+@dataclass(slots=True)
+class Followed:
+    """How far each prompt was found, in its elements, an array element a request.
+
+    `size` is the prompt's. `own`: what earlier requests of its replica had, complete or
+    not (all of it where there is one replica, which the caller knows as the shared prefix); `seen`: what of that was
+    stored by then; `alive`: what had not expired; `whole`: the part of it that ends where a stored sequence ended or
+    two of them parted; `hit`: what the cache gave. `replica` is where the request went, `written` what it wrote anew
+    behind a mark. `losses` are causes that the cache itself told. `bounded` says whether `hit` is a cache's own answer
+    and not only `alive`. `refused` counts requests that were larger than the pool.
+    """
+
+    size: array[int] = field(default_factory=lambda: array("q"))
+    own: array[int] = field(default_factory=lambda: array("q"))
+    seen: array[int] = field(default_factory=lambda: array("q"))
+    alive: array[int] = field(default_factory=lambda: array("q"))
+    whole: array[int] = field(default_factory=lambda: array("q"))
+    hit: array[int] = field(default_factory=lambda: array("q"))
+    written: array[int] = field(default_factory=lambda: array("q"))
+    replica: array[int] = field(default_factory=lambda: array("q"))
+    losses: list[dict[MissCause, int]] = field(default_factory=list)
+    models: list[str | None] = field(default_factory=list)
+    bounded: bool = False
+    refused: int = 0
+
+
+def follow(
+    visits: Callable[[], Iterable[Visit]],
+    engine: Engine,
+    limits: Limits,
+    factors: Sequence[float] | NDArray[np.float64],
+) -> Followed:
+    """Replay requests in their order, through the caches of one engine with these limits.
+
+    `visits` gives the requests anew each time it is called. `factors` turn the tokens of each request into those that
+    the server counts; a capacity is given in the server's. ValueError for a pool without a block.
+    """
+    run = _Run(engine, limits, factors)
+    for number, visit in enumerate(visits()):
+        run.visit(number, visit)
+    if limits.eviction == OPTIMAL:
+        run.optimal(visits)
+    return run.followed
+
+
+@dataclass(slots=True)
+class _Replica:
+    """One replica: its caches, what it was given and what it has stored, and what is still to happen.
+
+    An event is (time, number, what happens, whether a request ends with it).
+    """
+
+    cache: Cache | None
+    host: LruCache | None
+    given: dict[Hashable, LifetimeTree] = field(default_factory=dict)
+    stored: dict[Hashable, LifetimeTree] = field(default_factory=dict)
+    marks: dict[str | None, MarkStore] = field(default_factory=dict)
+    events: list[tuple[float, int, Callable[[float], None], bool]] = field(default_factory=list)
+    running: int = 0
+
+    def advance(self, now: float) -> None:
+        """Let everything happen that is due."""
+        while self.events and self.events[0][0] <= now:
+            self.step()
+
+    def step(self) -> float:
+        """Let the next thing happen; give its time."""
+        time, _, happen, ends = heapq.heappop(self.events)
+        self.running -= ends
+        happen(time)
+        return time
+
+
+class _Run:
+    """The replay of one engine."""
+
+    def __init__(self, engine: Engine, limits: Limits, factors: Sequence[float] | NDArray[np.float64]) -> None:
+        self.followed = Followed()
+        self._engine = engine
+        self._limits = limits
+        self._factors = np.asarray(factors, np.float64)
+        self._scale = float(self._factors.mean()) if self._factors.size else 1.0
+        self._replicas: list[_Replica] = []
+        self._route = routing.router(limits.route or "round-robin", limits.replicas, limits.seed)
+        self._block = 0  # tokens of a block of a hash trace; 0 where elements are tokens
+        self._number = count()
+
+    def visit(self, number: int, visit: Visit) -> None:
+        if not number and visit.ends is not None:
+            self._block = max(int(visit.ends[0]) if visit.ends.size else 1, 1)
+        now = float(number) if visit.time is None else visit.time
+        chosen, replica = self._choose(visit, now)
+        engine = self._engine.for_model(visit.model)
+        stored = self._look_up(replica, visit, engine, now)
+        ticket, waited = self._admit(replica, visit, now)
+        out = self.followed
+        hit = out.alive[-1] if replica.cache is None else 0 if ticket is None else ticket.hit
+        if replica.host is not None:
+            hit = max(hit, replica.host.find(visit.namespace, visit.prompt))
+        written, losses = 0, {}
+        if engine.match == "marked_breakpoint":
+            read = self._marks(replica, visit.model, engine).visit(
+                visit.namespace,
+                visit.prompt,
+                visit.marks or _NO_MARKS,
+                now,
+                now + ((visit.first if engine.visible == "first_token" else visit.total) or 0.0),
+                shared=out.own[-1],
+                scale=float(self._factors[number]),
+            )
+            hit, written, losses = read.hit, read.written, dict(read.losses)
+        out.hit.append(hit)
+        out.written.append(written)
+        out.losses.append(losses)
+        out.replica.append(chosen)
+        out.models.append(visit.model)
+        self._schedule(replica, visit, engine=engine, ticket=ticket, stored=stored, now=now + waited)
+
+    def _choose(self, visit: Visit, now: float) -> tuple[int, _Replica]:
+        while len(self._replicas) < self._limits.replicas:
+            self._replicas.append(self._new_replica())
+        for replica in self._replicas:
+            replica.advance(now)
+        passenger = routing.Passenger(visit.namespace, visit.prompt, visit.session, visit.replica)
+        chosen = self._route(passenger, [replica.running for replica in self._replicas])
+        while len(self._replicas) <= chosen:
+            self._replicas.append(self._new_replica())
+        return chosen, self._replicas[chosen]
+
+    def _new_replica(self) -> _Replica:
+        limits, engine = self._limits, self._engine
+        unit = self._block or self._scale
+        capacity = None if limits.capacity is None else int(limits.capacity / unit)
+        host = None if limits.host_capacity is None else int(limits.host_capacity / unit)
+        if limits.eviction == OPTIMAL:
+            return _Replica(None, None)
+        cache = build(engine, capacity, limits.eviction, of_blocks=bool(self._block), host=host)
+        self.followed.bounded = cache is not None
+        if host is None or cache is None or isinstance(cache, SlotCache):
+            return _Replica(cache, None)
+        return _Replica(cache, LruCache(host, block=1 if self._block else engine.granularity, first="tail"))
+
+    def _look_up(self, replica: _Replica, visit: Visit, engine: Engine, now: float) -> LifetimeTree:
+        """Note how far the prompt is found without a limit of memory; give what is stored of its namespace."""
+        stored = replica.stored.get(visit.namespace)
+        if stored is None:
+            from_write = self._limits.from_write if self._limits.ttl is not None else engine.lifetime == "from_write"
+            stored = LifetimeTree(self._ttl(engine), sliding=not from_write)
+            replica.stored[visit.namespace] = stored
+        found = stored.match(visit.prompt, now)
+        out = self.followed
+        out.size.append(visit.prompt.size)
+        out.own.append(self._given(replica, visit, engine, now))
+        out.seen.append(found.stored)
+        out.alive.append(found.length)
+        out.whole.append(found.whole)
+        stored.use(visit.prompt[: found.length], now)
+        return stored
+
+    def _given(self, replica: _Replica, visit: Visit, engine: Engine, now: float) -> int:
+        """Give what earlier requests of the replica had of the prompt; all of it where the caller knows better."""
+        if self._limits.replicas == 1 and self._limits.route is None and engine.match != "marked_breakpoint":
+            return visit.prompt.size
+        tree = replica.given.setdefault(visit.namespace, LifetimeTree())
+        length = tree.match(visit.prompt, now).length
+        tree.store(_with_output(visit, engine), now)
+        return length
+
+    def _ttl(self, engine: Engine) -> float:
+        ttl = engine.ttl if self._limits.ttl is None else self._limits.ttl
+        return math.inf if ttl is None else ttl
+
+    def _admit(self, replica: _Replica, visit: Visit, now: float) -> tuple[Any, float]:
+        """Start a request, behind those that run where it does not fit beside them; give how long it waited."""
+        if replica.cache is None:
+            return None, 0.0
+        time = now
+        while (ticket := replica.cache.admit(visit.namespace, visit.prompt)) is None:
+            if not replica.events:
+                self.followed.refused += 1
+                break
+            time = max(time, replica.step())
+        return ticket, time - now
+
+    def _marks(self, replica: _Replica, model: str | None, engine: Engine) -> MarkStore:
+        if model not in replica.marks:
+            sliding = not self._limits.from_write if self._limits.ttl is not None else engine.lifetime != "from_write"
+            replica.marks[model] = MarkStore(
+                engine.lookback or 0, engine.marks or 1, engine.minimum, self._ttl(engine), sliding=sliding
+            )
+        return replica.marks[model]
+
+    def _schedule(
+        self, replica: _Replica, visit: Visit, *, engine: Engine, ticket: Any, stored: LifetimeTree, now: float
+    ) -> None:
+        """Let the rest of a request happen at its times: its prompt is computed, it generates, it ends."""
+        first = now + (visit.first or 0.0)
+        end = max(first, now + (visit.total or 0.0))
+        cache, host = replica.cache, replica.host
+        output = visit.prompt[:0] if visit.output is None else visit.output
+        everything = _with_output(visit, engine)
+        if engine.visible in ("at_once", "scheduling"):
+            stored.store(visit.prompt, now)
+
+        def computed(time: float) -> None:
+            if cache is not None and ticket is not None and output.size:
+                cache.prefilled(ticket)
+            if engine.visible in ("prefill_end", "first_token"):
+                stored.store(visit.prompt, time)
+
+        def ended(time: float) -> None:
+            if cache is not None and ticket is not None:
+                cache.generate(ticket, output)
+                cache.finish(ticket)
+            stored.store(visit.prompt, time)
+            if everything.size > visit.prompt.size:
+                stored.store(everything, time)
+            if host is not None:
+                host.admit(visit.namespace, everything)
+
+        heapq.heappush(replica.events, (first, next(self._number), computed, False))
+        heapq.heappush(replica.events, (end, next(self._number), ended, True))
+        replica.running += 1
+        if end <= now:
+            replica.advance(now)
+
+    def optimal(self, visits: Callable[[], Iterable[Visit]]) -> None:
+        """Replace the hits by those of caches that know the future."""
+        out = self.followed
+        where, alive = np.frombuffer(out.replica, np.int64), np.frombuffer(out.alive, np.int64)
+        hits = np.zeros(where.size, np.int64)
+        capacity = int((self._limits.capacity or 0) / (self._block or self._scale))
+        block = 1 if self._block else max(self._engine.granularity, OPT_BLOCK)
+        for number in range(len(self._replicas)):
+            mine = where == number
+            prompts = ((v.namespace, v.prompt) for v, taken in zip(visits(), mine, strict=True) if taken)
+            hits[mine] = optimum(prompts, capacity, block=block)
+        out.hit = array("q", np.minimum(hits, alive).tolist())
+        out.bounded = True
+
+
+def _with_output(visit: Visit, engine: Engine) -> Ids:
+    if engine.stored != "prompt_and_output" or visit.output is None or not visit.output.size:
+        return visit.prompt
+    return np.concatenate((visit.prompt, visit.output))

@@ -1,0 +1,140 @@
+"""Our PageCache beside SGLang's own RadixCache, without a GPU: every request must find the same number of tokens."""
+
+from __future__ import annotations
+
+import os
+from array import array
+
+import pytest
+
+from prefixlint.caches.pages import POLICIES, PageCache
+
+from .traces import play, random_trace
+
+os.environ.setdefault("SGLANG_USE_CPU_ENGINE", "1")
+pytest.importorskip("sglang")
+
+import torch
+from sglang.srt.mem_cache.base_prefix_cache import EvictParams, InsertParams, MatchPrefixParams
+from sglang.srt.mem_cache.cache_init_params import CacheInitParams
+from sglang.srt.mem_cache.radix_cache import RadixCache, RadixKey
+
+pytestmark = pytest.mark.oracle
+TRACES = int(os.environ.get("PREFIXLINT_ORACLE_TRACES", "10000"))
+
+
+class Pool:
+    """Stands in for SGLang's token pool: it only counts."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, capacity, page):
+        self.free = capacity // page * page
+
+    def free_segment(self, indices, start_pos=0, **_):
+        self.free += len(indices)
+
+
+class Running:
+    def __init__(self, namespace, prompt, hit, node, held):
+        self.namespace, self.prompt, self.output = namespace, prompt, []
+        self.hit, self.node, self.protected, self.inserted, self.held = hit, node, hit, 0, held
+
+
+class SGLang:
+    """The life of a request as SGLang's scheduler lives it (schedule_batch.py, mem_cache/common.py), over its cache."""
+
+    def __init__(self, capacity, page, policy):
+        self.page, self.pool = page, Pool(capacity, page)
+        self.tree = RadixCache(
+            CacheInitParams(
+                disable=False,
+                req_to_token_pool=None,
+                token_to_kv_pool_allocator=self.pool,
+                page_size=page,
+                eviction_policy=policy,
+            )
+        )
+
+    def _key(self, ids, namespace):
+        return RadixKey(array("q", ids), namespace)
+
+    def _match(self, ids, namespace):
+        found = self.tree.match_prefix(MatchPrefixParams(key=self._key(ids, namespace)))
+        return found.last_device_node, found.device_prefix_len
+
+    def _room(self, tokens):
+        short = tokens - self.pool.free
+        if short > 0:
+            self.tree.evict(EvictParams(num_tokens=short))
+
+    def _pages(self, tokens):
+        return -(-tokens // self.page) * self.page
+
+    def admit(self, namespace, prompt):
+        prompt = prompt.tolist()
+        node, hit = self._match(prompt[:-1], namespace)
+        self.tree.inc_lock_ref(node)
+        taken = self._pages(len(prompt)) - hit
+        if taken > self.pool.free + self.tree.evictable_size():
+            self.tree.dec_lock_ref(node)
+            return None
+        self._room(len(prompt) - hit + (self.page if self.page > 1 else 0))
+        assert self.pool.free >= taken
+        self.pool.free -= taken
+        return Running(namespace, prompt, hit, node, self._pages(len(prompt)))
+
+    def _checkpoint(self, request, *, split):
+        ids = request.prompt + request.output
+        whole = len(ids) // self.page * self.page
+        if not whole:
+            return 0
+        key = self._key(ids[:whole], request.namespace)
+        found = self.tree.insert(InsertParams(key=key, value=torch.arange(whole), inserted_len=request.inserted))
+        request.inserted = max(request.inserted, whole)
+        prompt = len(request.prompt) // self.page * self.page
+        if split and 0 < prompt < whole:
+            key = self._key(ids[:prompt], request.namespace)
+            self.tree.insert(InsertParams(key=key, value=torch.arange(prompt), priority=1, inserted_len=prompt))
+        self.pool.free += max(0, found.prefix_len - request.protected)
+        node, length = self._match(ids[:whole], request.namespace)
+        self.tree.inc_lock_ref(node)
+        self.tree.dec_lock_ref(request.node)
+        request.node, request.protected = node, length
+        return whole
+
+    def prefilled(self, request):
+        self._checkpoint(request, split=False)
+
+    def generate(self, request, tokens):
+        for done, token in enumerate(tokens.tolist()):
+            size = len(request.prompt) + len(request.output)
+            self._room(self.page)
+            if size % self.page == 0:
+                if self.pool.free < self.page:
+                    return done
+                self.pool.free -= self.page
+                request.held += self.page
+            request.output.append(token)
+        return len(tokens)
+
+    def finish(self, request):
+        whole = self._checkpoint(request, split=True)
+        self.pool.free += request.held - whole
+        self.tree.dec_lock_ref(request.node)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_request_finds_what_sglang_finds(policy):
+    share = -(-TRACES // len(POLICIES))
+    refused = evicted = 0
+    for seed in range(share):
+        trace = random_trace(seed * len(POLICIES) + POLICIES.index(policy), [1, 1, 2, 4, 16])
+        ours = PageCache(trace.capacity, page=trace.granularity, policy=policy)
+        expected = play(SGLang(trace.capacity, trace.granularity, policy), trace)
+        assert play(ours, trace) == expected, f"seed {seed}"
+        refused += expected.count(None)
+        evicted += ours.evicted > 0
+    # the traces must reach what they are made for
+    assert evicted > share / 4
+    assert refused > share / 50

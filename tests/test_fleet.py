@@ -1,0 +1,218 @@
+"""Limited caches over series of requests: laws, overlap, waiting, replicas, scaled counts."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prefixlint import engines
+from prefixlint.fleet import Limits, Visit
+from prefixlint.losses import serve
+from prefixlint.model import MissCause
+from prefixlint.simulate import Arrival, lookup, misses, run, scaled
+
+NAMES = [n for n in engines.names() if not engines.load(n).usage_only]
+
+
+def ids(*pieces):
+    parts = [np.arange(p[0], p[0] + p[1]) if isinstance(p, tuple) else np.array([p]) for p in pieces]
+    return np.concatenate(parts).astype(np.uint32)
+
+
+def replay(name, visits, limits=None, factors=None):
+    engine = engines.load(name)
+    arrivals = [Arrival(i, v.namespace, v.prompt, v.output) for i, v in enumerate(visits)]
+    base = run(arrivals, [engine]).engines[engine.name]
+    if factors is not None:
+        base = scaled(base, factors)
+    return base, serve(lambda: visits, base, limits or Limits(), factors)
+
+
+def cached(name, visits, limits=None):
+    return replay(name, visits, limits)[1].served.cached.tolist()
+
+
+def losses(outcome, index):
+    return {c: int(t[index]) for c, t in misses(outcome.served).items() if t[index]}
+
+
+visits_ = st.lists(
+    st.builds(
+        lambda text, out, wait, first, more, session: (text, out, wait, first, more, session),
+        st.text("ab", max_size=14),
+        st.text("ab", max_size=5),
+        st.integers(0, 4),
+        st.integers(0, 3),
+        st.integers(0, 6),
+        st.integers(0, 3),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+def as_visits(drawn):
+    now, found = 0, []
+    for text, out, wait, first, more, session in drawn:
+        now += wait
+        prompt, output = (np.frombuffer(t.encode(), np.uint8).astype(np.uint32) for t in (text, out))
+        found.append(Visit("m", prompt, output, now, first, first + more, session, f"r{session % 2}", "m"))
+    return found
+
+
+limits_ = st.builds(
+    Limits,
+    capacity=st.none() | st.integers(64, 200),
+    replicas=st.integers(1, 3),
+    route=st.sampled_from([None, "random", "session", "prefix", "logged"]),
+    ttl=st.none() | st.integers(1, 10),
+    from_write=st.booleans(),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(visits_, limits_, st.sampled_from(NAMES))
+def test_every_request_adds_up_and_none_finds_more_than_an_unlimited_cache(drawn, limits, name):
+    visits = as_visits(drawn)
+    if name == "lmcache" and limits.capacity is not None:
+        limits = dataclasses.replace(limits, capacity=512)  # two of its chunks
+    base, outcome = replay(name, visits, limits)
+    why = misses(outcome.served)
+    for i in range(len(visits)):
+        account = lookup(outcome.served, i, why)
+        assert account.prompt == visits[i].prompt.size
+        if base.engine.match != "marked_breakpoint":
+            assert account.cached <= base.cached[i]
+        assert account.cached <= base.shared[i]
+    assert sum(outcome.load) == base.prompt.sum()
+
+
+@settings(max_examples=60, deadline=None)
+@given(visits_, limits_, st.sampled_from(["sglang", "vllm", "llama.cpp", "deepseek"]))
+def test_two_runs_are_the_same(drawn, limits, name):
+    first, second = (replay(name, as_visits(drawn), limits)[1] for _ in range(2))
+    assert first.served.cached.tobytes() == second.served.cached.tobytes()
+    assert {c: t.tobytes() for c, t in first.served.losses.items()} == {
+        c: t.tobytes() for c, t in second.served.losses.items()
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(visits_, st.integers(2, 4), st.sampled_from(["round-robin", "random", "session", "prefix"]))
+def test_with_unlimited_memory_many_replicas_find_no_more_than_one(drawn, replicas, route):
+    visits = [v._replace(first=None, total=None) for v in as_visits(drawn)]
+    for name in ("sglang", "vllm", "lmcache"):
+        one = cached(name, visits)
+        many = cached(name, visits, Limits(replicas=replicas, route=route))
+        assert all(m <= o for m, o in zip(many, one, strict=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(visits_)
+def test_enough_memory_changes_nothing(drawn):
+    visits = [v._replace(first=None, total=None) for v in as_visits(drawn)]
+    for name in ("sglang", "vllm", "lmcache", "ideal"):
+        base, outcome = replay(name, visits, Limits(capacity=100_000))
+        assert outcome.served.cached.tolist() == base.cached.tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(visits_, st.integers(32, 120))
+def test_the_optimum_finds_no_less_than_vllm(drawn, capacity):
+    visits = [v._replace(first=None, total=None, output=None) for v in as_visits([d for d in drawn for _ in range(2)])]
+    best = sum(cached("vllm", visits, Limits(capacity=capacity, eviction="opt")))
+    assert best >= sum(cached("vllm", visits, Limits(capacity=capacity)))
+
+
+A = ids((1000, 64))
+
+
+def at(time, prompt, first=None, total=None, output=None, **rest):
+    return Visit(None, prompt, output, time, first, total, **rest)
+
+
+def test_what_still_runs():
+    """SGLang finds a prompt after its prefill, vLLM from scheduling on; both find what it generated at its end."""
+    turn = np.concatenate((A, ids((5000, 32)), ids(1)))
+    visits = [at(0, A, 2, 10, ids((5000, 32))), at(1, turn, 2, 3), at(2.5, turn, 2, 3), at(20, turn)]
+    assert cached("sglang", visits) == [0, 0, 64, 96]
+    assert cached("vllm", visits) == [0, 64, 96, 96]
+    _, outcome = replay("sglang", visits[:2])
+    assert losses(outcome, 1) == {MissCause.IN_FLIGHT: 96, MissCause.COLD: 1}
+
+
+def test_a_request_waits_where_it_does_not_fit():
+    """The pool holds one of them: the second starts when the first ends, and then finds what it left."""
+    visits = [at(0, A, 1, 50), at(1, np.concatenate((A, ids((5000, 20)))), 1, 50)]
+    _, outcome = replay("sglang", visits, Limits(capacity=100))
+    assert outcome.refused == 0
+    assert outcome.served.cached.tolist() == [0, 63 + 1]
+
+
+def test_larger_than_the_pool():
+    visits = [at(0, A), at(1, A), at(2, ids((1000, 30)))]
+    _, outcome = replay("sglang", visits, Limits(capacity=40))
+    assert outcome.refused == 2
+    assert outcome.served.cached.tolist() == [0, 0, 0]
+    assert losses(outcome, 1) == {MissCause.EVICTED: 63, MissCause.UNALIGNED: 1}
+
+
+def test_capacity_is_floored_to_blocks():
+    other = ids((9000, 64))
+    visits = [at(i, p) for i, p in enumerate((A, other, A))]
+    # vLLM: 11 blocks of 16, one of them set aside, hold ten: A's four and six more
+    assert cached("vllm", visits, Limits(capacity=16 * 9 + 15)) == [0, 0, 48]
+    assert cached("vllm", visits, Limits(capacity=16 * 6)) == [0, 0, 16]
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(10, [0, 63, 63, 0]), (7, [0, 63, 63, 0]), (6, [0, 63, 0, 0])])
+def test_lifetimes(seconds, found):
+    visits = [at(t, A) for t in (0, 5, 12, 30)]
+    assert cached("sglang", visits, Limits(ttl=seconds)) == found
+
+
+def test_a_lifetime_from_the_write():
+    visits = [at(t, A) for t in (0, 5, 12, 15)]
+    assert cached("sglang", visits, Limits(ttl=10, from_write=True)) == [0, 63, 0, 63]
+    assert cached("sglang", visits, Limits(ttl=10)) == [0, 63, 63, 63]
+
+
+def test_the_host_tier_gives_back_what_the_pool_lost():
+    prompts = [ids((1000 * k, 64)) for k in (1, 2, 3)] * 2
+    visits = [at(i, p) for i, p in enumerate(prompts)]
+    assert cached("sglang", visits, Limits(capacity=80)) == [0] * 6
+    assert cached("sglang", visits, Limits(capacity=80, host_capacity=200)) == [0, 0, 0, 63, 63, 63]
+    assert cached("sglang", visits, Limits(capacity=80, host_capacity=100)) == [0] * 6
+
+
+def test_replicas():
+    visits = [at(i, A, session=i % 2, replica=f"gpu-{i % 2}") for i in range(6)]
+    _, outcome = replay("sglang", visits, Limits(replicas=2))
+    assert outcome.served.cached.tolist() == [0, 0, 63, 63, 63, 63]
+    assert losses(outcome, 1) == {MissCause.REPLICA: 64}
+    assert outcome.load == (192, 192)
+    _, outcome = replay("sglang", visits, Limits(route="logged"))
+    assert (outcome.served.cached.tolist(), outcome.load) == ([0, 0, 63, 63, 63, 63], (192, 192))
+    assert cached("sglang", visits, Limits(replicas=2, route="prefix")) == [0, 63, 63, 63, 63, 63]
+
+
+def test_scaled_counts_are_those_of_the_server():
+    """Where a stand-in tokenizer gives half of the tokens, minimum, steps and capacity are the server's."""
+    visits = [at(0, ids((0, 600)), model="gpt-4o"), at(1, ids((0, 600), (9000, 10)), model="gpt-4o")]
+    assert cached("openai", visits) == [0, 0]
+    _, outcome = replay("openai", visits, factors=np.array([2.0, 2.0]))
+    assert outcome.served.prompt.tolist() == [1200, 1220]
+    assert outcome.served.cached.tolist() == [0, 1152]
+    factors = np.full(3, 2.0)
+    pool = [at(0, A), at(1, ids((9000, 64))), at(2, A)]
+    assert replay("sglang", pool, Limits(capacity=255), factors)[1].served.cached.tolist() == [0, 0, 0]
+    assert replay("sglang", pool, Limits(capacity=256), factors)[1].served.cached.tolist() == [0, 0, 126]
+
+
+def test_without_times_requests_come_one_after_the_other():
+    visits = [at(None, A), at(None, A)]
+    assert cached("sglang", visits) == [0, 63]
