@@ -91,30 +91,31 @@ def apply(
     UsageError where the log lacks what they need, or a pool holds no block.
     """
     notes = list(_checked(log, limits))
-    done: dict[str, Served] = {}
-    used: dict[str, Limits] = {}
+    fleets: dict[str, tuple[Served, Limits]] = {}
     for name, base in replay.engines.items():
         notes += _age(base.engine, today)
         own, about = _own(base.engine, limits, log)
         notes += about
-        if own is None:
-            continue
-        outcome = _run(log, base, own, factors)
-        done[name], used[name] = outcome.served, _shown(base.engine, own, outcome)
+        if own is not None:
+            fleets[name] = (scaled(base, factors), own)
+    if not fleets:
+        return Bounded({}, {}, notes)
+    outcomes = dict(zip(fleets, _run(log, list(fleets.values()), factors), strict=True))
+    for name, outcome in outcomes.items():
         notes += _told(name, outcome)
-    unique = {note.slug + note.message: note for note in notes}
-    return Bounded(done, used, list(unique.values()))
+    shown = {name: _shown(base.engine, own, outcomes[name]) for name, (base, own) in fleets.items()}
+    return Bounded({name: outcome.served for name, outcome in outcomes.items()}, shown, notes)
 
 
-def _run(log: Log, base: Served, limits: Limits, factors: NDArray[np.float64]) -> Outcome:
+def _run(log: Log, fleets: Sequence[tuple[Served, Limits]], factors: NDArray[np.float64]) -> list[Outcome]:
     ends = [_ends(log.table, row) for row in log.rows.tolist()] if log.of_blocks else None
-    needs_marks = base.engine.match == "marked_breakpoint" or bool(base.engine.instead)
-    visits = _block_visits(log, ends) if ends is not None else _visits(log, needs_marks=needs_marks)
+    visits = _visits(log) if ends is None else _block_visits(log, ends)
     try:
-        return serve(visits, scaled(base, factors), limits, factors, ends)
+        return serve(visits, fleets, factors, ends)
     except ValueError as error:
+        capacity = max(limits.capacity or 0 for _, limits in fleets)
         raise UsageError(
-            f"--capacity {limits.capacity} is too small for {base.engine.name}: {error}",
+            f"--capacity {capacity} is too small: {error}",
             slug="bad-capacity",
             hint="A pool needs room for a block at least (vLLM sets one block aside).",
         ) from error
@@ -197,7 +198,7 @@ def _age(engine: Engine, today: dt.date | None) -> Iterator[Note]:
         yield Note("old-facts", f"{text}; see prefixlint engine {engine.name}")
 
 
-def _visits(log: Log, *, needs_marks: bool) -> Callable[[], Iterator[Visit]]:
+def _visits(log: Log) -> Callable[[], Iterator[Visit]]:
     table, encoder = log.table, log.encoder
     lengths: dict[int, int] = {}
 
@@ -206,7 +207,7 @@ def _visits(log: Log, *, needs_marks: bool) -> Callable[[], Iterator[Visit]]:
         prompts = encoder.sequences(table.prompt_segments(row) for row in rows)
         outputs = encoder.sequences(table.output_segments(row) for row in rows)
         for row, prompt, output in zip(rows, prompts, outputs, strict=True):
-            blocks = table.marks.get(row) if needs_marks else None
+            blocks = table.marks.get(row)
             yield Visit(
                 table.namespace[row],
                 prompt,

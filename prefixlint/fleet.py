@@ -107,21 +107,23 @@ class Followed:
 
 def follow(
     visits: Callable[[], Iterable[Visit]],
-    engine: Engine,
-    limits: Limits,
+    fleets: Sequence[tuple[Engine, Limits]],
     factors: Sequence[float] | NDArray[np.float64],
-) -> Followed:
-    """Replay requests in their order, through the caches of one engine with these limits.
+) -> list[Followed]:
+    """Replay requests in their order, through the caches of each engine with its limits.
 
-    `visits` gives the requests anew each time it is called. `factors` turn the tokens of each request into those that
-    the server counts; a capacity is given in the server's. ValueError for a pool without a block.
+    `visits` gives the requests anew each time it is called: once for all engines together, and once more for each
+    replica of an optimal cache. `factors` turn the tokens of each request into those that the server counts; a capacity
+    is given in the server's. ValueError for a pool without a block.
     """
-    run = _Run(engine, limits, factors)
+    runs = [_Run(engine, limits, factors) for engine, limits in fleets]
     for number, visit in enumerate(visits()):
-        run.visit(number, visit)
-    if limits.eviction == OPTIMAL:
-        run.optimal(visits)
-    return run.followed
+        for run in runs:
+            run.visit(number, visit)
+    for run in runs:
+        if run.limits.eviction == OPTIMAL:
+            run.optimal(visits)
+    return [run.followed for run in runs]
 
 
 @dataclass(slots=True)
@@ -158,7 +160,7 @@ class _Run:
     def __init__(self, engine: Engine, limits: Limits, factors: Sequence[float] | NDArray[np.float64]) -> None:
         self.followed = Followed()
         self._engine = engine
-        self._limits = limits
+        self.limits = limits
         self._factors = np.asarray(factors, np.float64)
         self._scale = float(self._factors.mean()) if self._factors.size else 1.0
         self._replicas: list[_Replica] = []
@@ -198,7 +200,7 @@ class _Run:
         self._schedule(replica, visit, engine=engine, ticket=ticket, stored=stored, now=now + waited)
 
     def _choose(self, visit: Visit, now: float) -> tuple[int, _Replica]:
-        while len(self._replicas) < self._limits.replicas:
+        while len(self._replicas) < self.limits.replicas:
             self._replicas.append(self._new_replica())
         for replica in self._replicas:
             replica.advance(now)
@@ -209,7 +211,7 @@ class _Run:
         return chosen, self._replicas[chosen]
 
     def _new_replica(self) -> _Replica:
-        limits, engine = self._limits, self._engine
+        limits, engine = self.limits, self._engine
         unit = self._block or self._scale
         capacity = None if limits.capacity is None else int(limits.capacity / unit)
         host = None if limits.host_capacity is None else int(limits.host_capacity / unit)
@@ -225,7 +227,7 @@ class _Run:
         """Note how far the prompt is found without a limit of memory; give what is stored of its namespace."""
         stored = replica.stored.get(visit.namespace)
         if stored is None:
-            from_write = self._limits.from_write if self._limits.ttl is not None else engine.lifetime == "from_write"
+            from_write = self.limits.from_write if self.limits.ttl is not None else engine.lifetime == "from_write"
             stored = LifetimeTree(self._ttl(engine), sliding=not from_write)
             replica.stored[visit.namespace] = stored
         found = stored.match(visit.prompt, now)
@@ -240,7 +242,7 @@ class _Run:
 
     def _given(self, replica: _Replica, visit: Visit, engine: Engine, now: float) -> int:
         """Give what earlier requests of the replica had of the prompt; all of it where the caller knows better."""
-        if self._limits.replicas == 1 and self._limits.route is None and engine.match != "marked_breakpoint":
+        if self.limits.replicas == 1 and self.limits.route is None and engine.match != "marked_breakpoint":
             return visit.prompt.size
         tree = replica.given.setdefault(visit.namespace, LifetimeTree())
         length = tree.match(visit.prompt, now).length
@@ -248,7 +250,7 @@ class _Run:
         return length
 
     def _ttl(self, engine: Engine) -> float:
-        ttl = engine.ttl if self._limits.ttl is None else self._limits.ttl
+        ttl = engine.ttl if self.limits.ttl is None else self.limits.ttl
         return math.inf if ttl is None else ttl
 
     def _admit(self, replica: _Replica, visit: Visit, now: float) -> tuple[Any, float]:
@@ -265,7 +267,7 @@ class _Run:
 
     def _marks(self, replica: _Replica, model: str | None, engine: Engine) -> MarkStore:
         if model not in replica.marks:
-            sliding = not self._limits.from_write if self._limits.ttl is not None else engine.lifetime != "from_write"
+            sliding = not self.limits.from_write if self.limits.ttl is not None else engine.lifetime != "from_write"
             replica.marks[model] = MarkStore(
                 engine.lookback or 0, engine.marks or 1, engine.minimum, self._ttl(engine), sliding=sliding
             )
@@ -293,7 +295,8 @@ class _Run:
             if cache is not None and ticket is not None:
                 cache.generate(ticket, output)
                 cache.finish(ticket)
-            stored.store(visit.prompt, time)
+            if engine.visible == "response_end":
+                stored.store(visit.prompt, time)
             if everything.size > visit.prompt.size:
                 stored.store(everything, time)
             if host is not None:
@@ -310,7 +313,7 @@ class _Run:
         out = self.followed
         where, alive = np.frombuffer(out.replica, np.int64), np.frombuffer(out.alive, np.int64)
         hits = np.zeros(where.size, np.int64)
-        capacity = int((self._limits.capacity or 0) / (self._block or self._scale))
+        capacity = int((self.limits.capacity or 0) / (self._block or self._scale))
         block = 1 if self._block else max(self._engine.granularity, OPT_BLOCK)
         for number in range(len(self._replicas)):
             mine = where == number

@@ -35,23 +35,24 @@ class Outcome:
 
 def serve(
     visits: Callable[[], Iterable[Visit]],
-    base: Served,
-    limits: Limits,
-    factors: NDArray[np.float64] | None = None,
+    fleets: Sequence[tuple[Served, Limits]],
+    factors: NDArray[np.float64],
     ends: Sequence[Counts] | None = None,
-) -> Outcome:
-    """Replay requests through the caches of `base.engine` with these limits.
+) -> list[Outcome]:
+    """Replay requests through the caches of several engines, each with its limits.
 
-    `base` is what that engine serves without limits, its counts multiplied by `factors` (one for each request, where
-    the tokenizer is a stand-in). `ends` are the tokens up to the end of each block of each prompt of a hash trace.
-    ValueError for a pool without a block.
+    Each engine is given as what it serves without limits, its counts multiplied by `factors` (one for each request,
+    other than 1 where the tokenizer is a stand-in). `ends` are the tokens up to the end of each block of each prompt of
+    a hash trace. ValueError for a pool without a block.
     """
-    factors = np.ones(base.prompt.size) if factors is None else factors
-    found = follow(visits, base.engine, limits, factors)
-    account = _Account(base, found, factors, ends)
-    replica = np.frombuffer(found.replica, np.int64)
-    load = np.bincount(replica, base.prompt, minlength=limits.replicas) if replica.size else np.zeros(limits.replicas)
-    return Outcome(account.served(), tuple(int(tokens) for tokens in load), found.refused)
+    followed = follow(visits, [(base.engine, limits) for base, limits in fleets], factors)
+    outcomes = []
+    for (base, limits), found in zip(fleets, followed, strict=True):
+        load = [0] * max(limits.replicas, max(found.replica, default=-1) + 1)
+        for number, tokens in zip(found.replica, base.prompt.tolist(), strict=True):
+            load[number] += tokens
+        outcomes.append(Outcome(_Account(base, found, factors, ends).served(), tuple(load), found.refused))
+    return outcomes
 
 
 @dataclass(slots=True)

@@ -24,7 +24,6 @@ from prefixlint.tokens import Encoder
 from prefixlint.wording import many
 
 
-
 @dataclass(frozen=True, slots=True)
 class Options:
     """What `analyze` can be told; the defaults are what the command line has.

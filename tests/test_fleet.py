@@ -29,7 +29,8 @@ def replay(name, visits, limits=None, factors=None):
     base = run(arrivals, [engine]).engines[engine.name]
     if factors is not None:
         base = scaled(base, factors)
-    return base, serve(lambda: visits, base, limits or Limits(), factors)
+    factors = np.ones(len(visits)) if factors is None else factors
+    return base, serve(lambda: visits, [(base, limits or Limits())], factors)[0]
 
 
 def cached(name, visits, limits=None):

@@ -55,7 +55,7 @@ def test_the_answer_is_the_one_computed_by_hand(case):
     arrivals = [Arrival(i, v.namespace, v.prompt, v.output) for i, v in enumerate(visits)]
     base = run(arrivals, [engine]).engines[engine.name]
     # limits that limit nothing: an engine then follows the times of the log like a provider
-    served = serve(lambda: visits, base, Limits(), None).served
+    served = serve(lambda: visits, [(base, Limits())], np.ones(len(visits)))[0].served
     for index, request in enumerate(case["requests"]):
         account = lookup(served, index, misses(served))
         assert account.cached == request["cached"], request["because"]

@@ -141,6 +141,7 @@ def test_a_minimum_hides_short_hits():
             "stored": "'prompt'",
             "visible": "'at_once'",
             "eviction": "'lru_block'",
+            "lifetime": "'memory'",
             "isolation": "[]",
         }.items()
     )

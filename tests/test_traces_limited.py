@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from prefixlint.model import MissCause
 from prefixlint.simulate import BlockArrival, lookup, misses, rates, run_blocks
 
 from .test_traces import ENGINES, mooncake_blocks, ragpulse_blocks, records
+
 
 def unlimited(contents):
     return run_blocks((BlockArrival(i, None, content) for i, content in enumerate(contents)), ENGINES)
@@ -41,7 +44,7 @@ def conversation():
 
 def limited(mooncake, conversation, limits, engine="ideal"):
     visits, ends = conversation
-    return serve(lambda: visits, mooncake.engines[engine], limits, ends=ends)
+    return serve(lambda: visits, [(mooncake.engines[engine], limits)], np.ones(len(visits)), ends)[0]
 
 
 @pytest.mark.parametrize(
@@ -135,6 +138,7 @@ def test_ragpulse_with_room_for_all_is_by_path():
         Visit(None, np.array([numbers.setdefault(h, len(numbers)) for h in c.hashes], np.uint32), ends=e)
         for c, e in zip(contents, ends, strict=True)
     ]
-    for limits in (Limits(capacity=512 * 100_000), Limits(capacity=512 * 100_000, eviction="opt")):
-        found = rates(serve(lambda: visits, ragpulse.engines["ideal"], limits, ends=ends).served)
-        assert found.cached_tokens == 3_735_727
+    base, enough = ragpulse.engines["ideal"], Limits(capacity=512 * 100_000)
+    fleets = [(base, enough), (base, dataclasses.replace(enough, eviction="opt"))]
+    for outcome in serve(lambda: visits, fleets, np.ones(len(visits)), ends):
+        assert rates(outcome.served).cached_tokens == 3_735_727

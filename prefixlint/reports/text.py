@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 from prefixlint.model import MissCause
 from prefixlint.reports import Look
 from prefixlint.reports._terminal import (
