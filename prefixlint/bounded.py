@@ -110,8 +110,9 @@ def apply(
 def _run(log: Log, fleets: Sequence[tuple[Served, Limits]], factors: NDArray[np.float64]) -> list[Outcome]:
     ends = [_ends(log.table, row) for row in log.rows.tolist()] if log.of_blocks else None
     visits = _visits(log) if ends is None else _block_visits(log, ends)
+    lasted = np.concatenate([np.frombuffer(c, np.float64)[log.rows] for c in (log.table.first, log.table.total)])
     try:
-        return serve(visits, fleets, factors, ends)
+        return serve(visits, fleets, factors, ends, overlap=log.timed and not np.isnan(lasted).all())
     except ValueError as error:
         capacity = max(limits.capacity or 0 for _, limits in fleets)
         raise UsageError(

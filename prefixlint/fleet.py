@@ -109,14 +109,17 @@ def follow(
     visits: Callable[[], Iterable[Visit]],
     fleets: Sequence[tuple[Engine, Limits]],
     factors: Sequence[float] | NDArray[np.float64],
+    *,
+    overlap: bool = True,
 ) -> list[Followed]:
     """Replay requests in their order, through the caches of each engine with its limits.
 
     `visits` gives the requests anew each time it is called: once for all engines together, and once more for each
     replica of an optimal cache. `factors` turn the tokens of each request into those that the server counts; a capacity
-    is given in the server's. ValueError for a pool without a block.
+    is given in the server's. `overlap` may be False where no request says how long it took. ValueError for a pool
+    without a block.
     """
-    runs = [_Run(engine, limits, factors) for engine, limits in fleets]
+    runs = [_Run(engine, limits, factors, overlap=overlap) for engine, limits in fleets]
     for number, visit in enumerate(visits()):
         for run in runs:
             run.visit(number, visit)
@@ -157,7 +160,10 @@ class _Replica:
 class _Run:
     """The replay of one engine."""
 
-    def __init__(self, engine: Engine, limits: Limits, factors: Sequence[float] | NDArray[np.float64]) -> None:
+    def __init__(
+        self, engine: Engine, limits: Limits, factors: Sequence[float] | NDArray[np.float64], *, overlap: bool
+    ) -> None:
+        self._overlap = overlap
         self.followed = Followed()
         self._engine = engine
         self.limits = limits
@@ -223,17 +229,24 @@ class _Run:
             return _Replica(cache, None)
         return _Replica(cache, LruCache(host, block=1 if self._block else engine.granularity, first="tail"))
 
-    def _look_up(self, replica: _Replica, visit: Visit, engine: Engine, now: float) -> LifetimeTree:
-        """Note how far the prompt is found without a limit of memory; give what is stored of its namespace."""
+    def _look_up(self, replica: _Replica, visit: Visit, engine: Engine, now: float) -> LifetimeTree | None:
+        """Note how far the prompt is found without a limit of memory; give what is stored of its namespace.
+
+        None where all that was given is stored and stays: then nothing is to be looked up.
+        """
+        out = self.followed
+        out.size.append(visit.prompt.size)
+        out.own.append(self._given(replica, visit, engine, now))
+        if not self._overlap and self._ttl(engine) == math.inf and engine.match != "whole_unit":
+            for lengths in (out.seen, out.alive, out.whole):
+                lengths.append(out.own[-1])
+            return None
         stored = replica.stored.get(visit.namespace)
         if stored is None:
             from_write = self.limits.from_write if self.limits.ttl is not None else engine.lifetime == "from_write"
             stored = LifetimeTree(self._ttl(engine), sliding=not from_write)
             replica.stored[visit.namespace] = stored
         found = stored.match(visit.prompt, now)
-        out = self.followed
-        out.size.append(visit.prompt.size)
-        out.own.append(self._given(replica, visit, engine, now))
         out.seen.append(found.stored)
         out.alive.append(found.length)
         out.whole.append(found.whole)
@@ -274,7 +287,7 @@ class _Run:
         return replica.marks[model]
 
     def _schedule(
-        self, replica: _Replica, visit: Visit, *, engine: Engine, ticket: Any, stored: LifetimeTree, now: float
+        self, replica: _Replica, visit: Visit, *, engine: Engine, ticket: Any, stored: LifetimeTree | None, now: float
     ) -> None:
         """Let the rest of a request happen at its times: its prompt is computed, it generates, it ends."""
         first = now + (visit.first or 0.0)
@@ -282,22 +295,22 @@ class _Run:
         cache, host = replica.cache, replica.host
         output = visit.prompt[:0] if visit.output is None else visit.output
         everything = _with_output(visit, engine)
-        if engine.visible in ("at_once", "scheduling"):
+        if stored is not None and engine.visible in ("at_once", "scheduling"):
             stored.store(visit.prompt, now)
 
         def computed(time: float) -> None:
             if cache is not None and ticket is not None and output.size:
                 cache.prefilled(ticket)
-            if engine.visible in ("prefill_end", "first_token"):
+            if stored is not None and engine.visible in ("prefill_end", "first_token"):
                 stored.store(visit.prompt, time)
 
         def ended(time: float) -> None:
             if cache is not None and ticket is not None:
                 cache.generate(ticket, output)
                 cache.finish(ticket)
-            if engine.visible == "response_end":
+            if stored is not None and engine.visible == "response_end":
                 stored.store(visit.prompt, time)
-            if everything.size > visit.prompt.size:
+            if stored is not None and everything.size > visit.prompt.size:
                 stored.store(everything, time)
             if host is not None:
                 host.admit(visit.namespace, everything)

@@ -38,14 +38,16 @@ def serve(
     fleets: Sequence[tuple[Served, Limits]],
     factors: NDArray[np.float64],
     ends: Sequence[Counts] | None = None,
+    *,
+    overlap: bool = True,
 ) -> list[Outcome]:
     """Replay requests through the caches of several engines, each with its limits.
 
     Each engine is given as what it serves without limits, its counts multiplied by `factors` (one for each request,
     other than 1 where the tokenizer is a stand-in). `ends` are the tokens up to the end of each block of each prompt of
-    a hash trace. ValueError for a pool without a block.
+    a hash trace; `overlap` may be False where no request says how long it took. ValueError for a pool without a block.
     """
-    followed = follow(visits, [(base.engine, limits) for base, limits in fleets], factors)
+    followed = follow(visits, [(base.engine, limits) for base, limits in fleets], factors, overlap=overlap)
     outcomes = []
     for (base, limits), found in zip(fleets, followed, strict=True):
         load = [0] * max(limits.replicas, max(found.replica, default=-1) + 1)

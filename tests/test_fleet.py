@@ -217,3 +217,15 @@ def test_scaled_counts_are_those_of_the_server():
 def test_without_times_requests_come_one_after_the_other():
     visits = [at(None, A), at(None, A)]
     assert cached("sglang", visits) == [0, 63]
+
+
+@settings(max_examples=60, deadline=None)
+@given(visits_, limits_, st.sampled_from(["sglang", "vllm", "deepseek", "openai"]))
+def test_requests_that_do_not_overlap_need_no_second_look(drawn, limits, name):
+    visits = [v._replace(first=None, total=None) for v in as_visits(drawn)]
+    base, expected = replay(name, visits, limits)
+    (found,) = serve(lambda: visits, [(base, limits)], np.ones(len(visits)), overlap=False)
+    assert found.served.cached.tolist() == expected.served.cached.tolist()
+    assert {c: t.tolist() for c, t in found.served.losses.items()} == {
+        c: t.tolist() for c, t in expected.served.losses.items()
+    }
