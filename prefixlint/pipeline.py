@@ -102,7 +102,7 @@ def analyze(
     try:
         log = _Log(paths, options.log_format, stdin, index)
         server = savings.machine(options.server, files, offline=options.offline)
-        run = _read(log, options, files, chosen, server, watch)
+        run = _read(log, options, files, watch, chosen=chosen, machine=server)
         return _conclude(run, options, chosen, watch, log)
     finally:
         index.close()
@@ -125,7 +125,7 @@ class _Log:
 
 
 def _read(
-    log: _Log, options: Options, files: ModelFiles, chosen: Sequence[Engine], machine: savings.Machine, watch: Watch
+    log: _Log, options: Options, files: ModelFiles, watch: Watch, *, chosen: Sequence[Engine], machine: savings.Machine
 ) -> _Run:
     encoder = Encoder(files.tokenizer, bos=files.raw_start())
     template = renderer(files) if files.templates or files.renderer == "harmony" else None
