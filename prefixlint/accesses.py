@@ -127,6 +127,10 @@ class Recorder:
         """Whether the requests are those of a hash trace."""
         return self._block_tokens is not None
 
+    def outputs(self) -> Ints:
+        """Give the tokens behind each prompt that were noted; 0 where there are none, as in a hash trace."""
+        return np.zeros(len(self), np.int64) if self.of_blocks else _ints(self._total) - _ints(self._prompt)
+
     def add(self, namespace: Hashable, prompt: Ids, output: Ids | None = None) -> None:
         """Note a request of tokens; `output` are the generated tokens that the cache stores behind the prompt."""
         ids = prompt if output is None or not output.size else np.concatenate((prompt, output))

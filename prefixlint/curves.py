@@ -47,6 +47,11 @@ class Tap:
                 recorder.add_blocks(arrival.namespace, arrival.blocks)
             yield arrival
 
+    def outputs(self) -> Ints | None:
+        """Give the generated tokens of each request that the log holds, 0 where it holds none; None if none passed."""
+        recorder = self._recorders.get("prompt_and_output")
+        return None if recorder is None else recorder.outputs()
+
     def curves(self, setting: Setting) -> Curves:
         """Give the curves of all engines that take the longest prefix, however short; none where no request passed."""
         found = [_Engine(e, self._recorders[e.stored], setting).curves() for e in self._engines]

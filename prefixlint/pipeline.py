@@ -236,13 +236,20 @@ def _export(run: _Run, rows: np.ndarray, options: Options, write: Callable[[byte
     table, members = run.table, rows.tolist()
     exporter = export.Exporter(block=options.block_size or export.BLOCK, salt=options.salt)
 
+    reported = np.frombuffer(table.completion, np.int64)
+    guess = int(np.median(known)) if (known := reported[rows][reported[rows] != UNKNOWN]).size else 1
+    guessed = 0
+
     def lines() -> Iterator[export.Row]:
+        nonlocal guessed
         prompts = run.encoder.sequences(table.prompt_segments(row) for row in members if not use_blocks)
+        outputs = run.encoder.sequences(table.output_segments(row) for row in members if not use_blocks)
         for row in members:
-            prompt = table.blocks[row] if use_blocks else next(prompts)
-            time, output = table.time[row], table.completion[row]
-            known = None if np.isnan(time) else time
-            yield export.Row(table.namespace[row], prompt, known, None if output == UNKNOWN else output)
+            prompt, output = (table.blocks[row], 0) if use_blocks else (next(prompts), next(outputs).size)
+            length = int(reported[row]) if reported[row] != UNKNOWN else int(output)
+            guessed += not length
+            time = table.time[row]
+            yield export.Row(table.namespace[row], prompt, None if np.isnan(time) else time, length or guess)
 
     for line in exporter.lines(lines()):
         write(line)
@@ -251,6 +258,9 @@ def _export(run: _Run, rows: np.ndarray, options: Options, write: Callable[[byte
         run.notes.append(
             Note("export-empty", f"{many(done.empty, 'request')} without a token: not in the exported trace")
         )
+    if guessed:
+        text = f"{many(guessed, 'request')} without a known output: {many(guess, 'token')} in the exported trace"
+        run.notes.append(Note("export-outputs", f"{text}, since simulators want a number"))
     if len(done.sizes) > 1:
         text = "the trace has blocks of several sizes, which its exported form cannot say: its readers take one for all"
         run.notes.append(Note("export-sizes", text))

@@ -92,7 +92,7 @@ def _saving(study: Study, served: simulate.Served) -> Saving | None:
             engine=served.engine,
             prompt=prompt,
             cached=cached,
-            output=_outputs(study.table, rows),
+            output=_outputs(study, where),
             times=np.frombuffer(study.table.time, np.float64)[rows],
             models=np.frombuffer(study.table.model, np.int32)[rows].astype(np.int64),
         ),
@@ -100,10 +100,15 @@ def _saving(study: Study, served: simulate.Served) -> Saving | None:
     )
 
 
-def _outputs(table: Table, rows: Counts) -> Counts:
-    """Give the generated tokens that the log reports."""
-    reported: Counts = np.frombuffer(table.completion, np.int64)[rows]
-    return reported
+def _outputs(study: Study, where: slice) -> Counts:
+    """Give the generated tokens: as the log reports them, else as counted in it."""
+    reported: Counts = np.frombuffer(study.table.completion, np.int64)[study.rows][where]
+    counted = study.tap.outputs()
+    if counted is None:
+        return reported
+    # The last token of an output has no KV, so that it was not counted.
+    held = np.where(counted > 0, counted + 1, UNKNOWN)[where]
+    return np.where(reported != UNKNOWN, reported, held)
 
 
 def _reported(study: Study) -> list[Saving]:
