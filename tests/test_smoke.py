@@ -10,7 +10,7 @@ from pathlib import Path
 import prefixlint
 
 DEMO = Path(__file__).parents[1] / "fixtures" / "logs" / "demo.jsonl"
-EXTRAS = ("transformers", "gguf", "pyarrow", "openai_harmony", "aiohttp", "httpx", "litellm", "opentelemetry")
+EXTRAS = ("transformers", "gguf", "pyarrow", "openai_harmony", "httptools", "uvloop", "httpx", "litellm", "opentelemetry")
 PROGRAM = Path(sys.executable).with_name("prefixlint")
 
 
