@@ -1,7 +1,33 @@
-"""`python -m prefixlint`."""
+"""The program: `prefixlint`, and `python -m prefixlint`. Signals are seen to before anything heavy is imported."""
 
 from __future__ import annotations
 
-from prefixlint.cli import main
+import os
+import signal
+import sys
+from types import FrameType
 
-main(prog_name="prefixlint")
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def run() -> None:
+    """Run the command line; ends with 128 + the signal's number where one stops it, as shells have it."""
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a shell's background job
+            signal.signal(number, _stop)
+    from prefixlint.cli import main
+
+    main(prog_name="prefixlint")
+
+
+def _stop(number: int, _frame: FrameType | None) -> None:
+    """End in an orderly way, so that files half-written are removed; a second signal ends at once."""
+    for each in _SIGNALS:
+        signal.signal(each, signal.SIG_DFL)
+    if number == signal.SIGINT:
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"interrupted\n")
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    run()

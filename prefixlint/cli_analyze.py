@@ -58,6 +58,8 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
     """
     if not logs:
         raise UsageError("no log was named", slug="no-log", hint="prefixlint analyze LOG... (or - for standard input)")
+    if settings["requests_out"] == "-" and settings["output"] in (None, "-"):
+        raise UsageError("two results on standard output", slug="output-twice", hint="write one to a file with -o FILE")
     from prefixlint import pipeline, reports
 
     options = _options(settings)

@@ -7,7 +7,6 @@ import functools
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -88,7 +87,7 @@ def wants_color(choice: str, output: str | None) -> bool:
     """Decide on colour: the option, then NO_COLOR, then whether stdout is a terminal."""
     if choice != "auto":
         return choice == "always"
-    return output is None and not os.environ.get("NO_COLOR") and sys.stdout.isatty()
+    return output is None and not os.environ.get("NO_COLOR") and bool(sys.stdout) and sys.stdout.isatty()
 
 
 def width() -> int:
@@ -98,47 +97,68 @@ def width() -> int:
 
 def emit(text: str, output: str | None) -> None:
     """Write the result: to stdout, or to a file that appears only when it is complete."""
-    data = text.encode("utf-8", "replace")
-    if output is None:
+    with writing("-" if output is None else output) as file:
+        file.write(text.encode("utf-8", "replace"))
+
+
+@contextlib.contextmanager
+def _stdout() -> Iterator[Any]:
+    if not sys.stdout:
+        raise UsageError("standard output is closed", slug="cannot-write", hint="write to a file with -o FILE")
+    try:
         sys.stdout.flush()
-        sys.stdout.buffer.write(data)
+        yield sys.stdout.buffer
         sys.stdout.buffer.flush()
-        return
-    with writing(output) as file:
-        file.write(data)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # what is still in the buffer cannot be written either, and must not be tried again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise _cannot_write("standard output", error) from error
+
+
+@contextlib.contextmanager
+def _in_place(path: str) -> Iterator[Any]:
+    """Write into a device or pipe, which must never be replaced by a file."""
+    try:
+        with Path(path).open("wb") as file:
+            yield file
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _cannot_write(path, error) from error
 
 
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[Any]:
-    """Open a file for bytes that replaces `path` at the end, and leaves it as it was when anything fails."""
+    """Open a file for bytes that replaces `path` at the end, and leaves it as it was when anything fails.
+
+    `-` is standard output. What a link points to is replaced, not the link; devices and pipes are written into.
+    """
     target = Path(path)
-    try:
-        handle, name = tempfile.mkstemp(dir=target.parent or None, prefix=f".{target.name}.")
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    try:
-        with os.fdopen(handle, "wb") as file:
+    if path == "-" or path.startswith("/dev/") or (target.exists() and not target.is_file() and not target.is_dir()):
+        with _stdout() if path == "-" else _in_place(path) as stream:
+            yield stream
+        return
+    target = target.resolve()
+    draft = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
+    try:  # begins before the file is made: a signal may come at any moment
+        with draft.open("xb") as file:
             yield file
-        Path(name).chmod(0o666 & ~_umask())
-        Path(name).replace(target)
-    except OSError as error:
-        Path(name).unlink(missing_ok=True)
-        raise _cannot_write(path, error) from error
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
+        draft.replace(target)
+    except BrokenPipeError:
         raise
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
 def _cannot_write(path: str, error: OSError) -> UsageError:
     return UsageError(
         f"cannot write {path}: {error.strerror or error}", slug="cannot-write", hint="choose another file"
     )
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 class Progress:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -216,3 +221,79 @@ def test_the_widest_of_several_columns_is_cut():
     lines = table(rows, align="<<>", width=30, grow=(0, 1), indent=0)
     assert lines[1] == "a" * 14 + "…  " + "b" * 10 + "  1"
     assert max(map(columns, table(rows, align="<<>", width=20, grow=(0, 1), indent=0))) == 20
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_without_a_traceback_and_leaves_nothing_half_written(tmp_path, model, number):
+    out = ["--requests-out", str(tmp_path / "lines.jsonl"), "-o", str(tmp_path / "result.json")]
+    command = [sys.executable, "-m", "prefixlint", "analyze", "-", "--model", str(model), *out]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdin.write(json.dumps(body(1)).encode() + b"\n")
+        process.stdin.flush()
+        until = time.monotonic() + 30
+        while not any(tmp_path.iterdir()) and time.monotonic() < until:
+            time.sleep(0.02)
+        process.send_signal(number)
+        stdout, stderr = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert (stdout, stderr) == (b"", b"interrupted\n" if number == signal.SIGINT else b"")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path, model):
+    log = write_log(tmp_path / "log.jsonl", [body(n) for n in range(20)])
+    command = [sys.executable, "-m", "prefixlint", "analyze", str(log), "--model", str(model)]
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_behind_stdout_is_said(tmp_path, model):
+    log = write_log(tmp_path / "log.jsonl", [body(n) for n in range(20)])
+    command = [sys.executable, "-m", "prefixlint", "analyze", str(log), "--model", str(model)]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"error[cannot-write]")
+    assert b"Traceback" not in done.stderr
+
+
+def test_devices_and_pipes_are_written_into_and_never_replaced(tmp_path, model):
+    log = write_log(tmp_path / "log.jsonl", [body(n) for n in range(3)])
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    run(log, "--model", model, "-o", pipe)
+    assert b"What the prefix cache" in os.read(reader, 1 << 16)
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_a_link_stays_a_link_and_its_target_is_replaced(tmp_path, model):
+    log = write_log(tmp_path / "log.jsonl", [body(n) for n in range(3)])
+    target, link = tmp_path / "target.json", tmp_path / "link.json"
+    target.write_text("old")
+    link.symlink_to(target)
+    run(log, "--model", model, "-o", link, "--format", "json")
+    assert link.is_symlink()
+    assert json.loads(target.read_text())["schema"] == "prefixlint.analyze/1"
+
+
+def test_a_dash_is_standard_output(tmp_path, model):
+    log = write_log(tmp_path / "log.jsonl", [body(n) for n in range(3)])
+    done = run(log, "--model", model, "--requests-out", "-", "-o", tmp_path / "result.txt")
+    assert [json.loads(line)["line"] for line in done.stdout.splitlines()] == [1, 2, 3]
+    assert run(log, "--model", model, "-o", "-").stdout == run(log, "--model", model).stdout
+    assert "error[output-twice]" in run(log, "--requests-out", "-", code=2).stderr
+    assert not Path("-").exists()
+
+
+def test_a_closed_standard_output_is_said(tmp_path, model):
+    log = write_log(tmp_path / "log.jsonl", [body(n) for n in range(3)])
+    command = f"exec {sys.executable} -m prefixlint analyze {log} --model {model} >&-"
+    done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"error[cannot-write]: standard output is closed")
