@@ -85,7 +85,8 @@ class Replay:
     `rows` are the callers' numbers, `prompt` the prompt lengths. `engines` maps an engine's name to what it served.
     `distinct` are the tokens of the prefix tree (prompts, and outputs where given and stored), `distinct_blocks` its
     blocks where the input was a hash trace. `indexes` are the prefix indexes by namespace (of the first engine).
-    `elsewhere` are the leading tokens that an earlier request of any namespace had, None where that was not asked for.
+    `elsewhere` are the leading tokens that an earlier request of any namespace had, None where that was not asked for;
+    `with_outputs` those that an earlier request had, what it generated included.
     """
 
     rows: Counts
@@ -95,6 +96,7 @@ class Replay:
     distinct_blocks: int | None
     indexes: Mapping[Hashable, PrefixIndex]
     elsewhere: Counts | None = None
+    with_outputs: Counts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,10 @@ def run(
     """
     if not engines:
         raise ValueError("a replay needs an engine")
+    # what is not stored is told from what never was there by a walk that stores all
     walks: dict[Stored, _Walks] = {engine.stored: _Walks() for engine in engines}
+    if any(engine.kind == "provider" for engine in engines):
+        walks.setdefault("prompt_and_output", _Walks())
     rows, prompts = array("q"), array("q")
     anywhere = _Walks()
     for row, namespace, prompt, output in arrivals:
@@ -166,6 +171,7 @@ def run(
         sized = engine if engine.cap == "none" else engine.with_granularity(block_size)
         served[engine.name] = _served(sized, lengths, walks[engine.stored])
     first = walks[engines[0].stored]
+    full = walks.get("prompt_and_output")
     return Replay(
         _counts(rows),
         lengths,
@@ -174,6 +180,7 @@ def run(
         None,
         MappingProxyType(first.trees),
         None if wider is None else _counts(anywhere.shared),
+        None if full is None else _counts(full.shared),
     )
 
 

@@ -152,21 +152,22 @@ def _account(material: Material) -> _Account:
     misses = {}
     for name, served in engines.items():
         rest = served.prompt - served.shared
-        apart = _elsewhere(replay, served, factors)
-        behind = np.minimum(lost, rest - apart)
-        why = simulate.misses(served)
-        why |= {MissCause.NAMESPACE: apart, MissCause.DIVERGED: behind, MissCause.COLD: rest - apart - behind}
+        apart = _behind(served, replay, replay.elsewhere, factors)
+        unwritten = np.minimum(_behind(served, replay, replay.with_outputs, factors), rest - apart)
+        behind = np.minimum(lost, rest - apart - unwritten)
+        why = dict(simulate.misses(served))
+        why[MissCause.NOT_WRITTEN] = why.get(MissCause.NOT_WRITTEN, 0) + unwritten
+        why[MissCause.NAMESPACE] = apart
+        why |= {MissCause.DIVERGED: behind, MissCause.COLD: rest - apart - unwritten - behind}
         misses[name] = {cause: tokens for cause, tokens in why.items() if tokens.any()}
     return _Account(first.prompt, lost, engines, misses, partings)
 
 
-def _elsewhere(replay: Replay, served: Served, factors: NDArray[np.float64]) -> Counts:
-    """Count the tokens behind the shared prefix that another namespace of the same model had, and this one had not."""
-    if replay.elsewhere is None:
+def _behind(served: Served, replay: Replay, reach: Counts | None, factors: NDArray[np.float64]) -> Counts:
+    """Count the tokens behind an engine's shared prefix up to `reach`, which counts as `replay.prompt` does."""
+    if reach is None:
         return np.zeros_like(served.prompt)
-    there = np.where(
-        replay.elsewhere == replay.prompt, served.prompt, np.floor(replay.elsewhere * factors).astype(np.int64)
-    )
+    there = np.where(reach == replay.prompt, served.prompt, np.floor(reach * factors).astype(np.int64))
     return np.maximum(np.minimum(there, served.prompt) - served.shared, 0)
 
 

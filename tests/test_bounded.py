@@ -255,3 +255,19 @@ def test_requests_out_has_the_causes(tmp_path, log, model):
     for line in map(json.loads, out.read_text().splitlines()):
         for engine in line["engines"].values():
             assert engine["cached_tokens"] + sum(engine["misses"].values()) == line["prompt_tokens"]
+
+
+def test_what_a_provider_does_not_store_is_told_from_new_text(tmp_path, model):
+    """The second turn repeats the first answer, which OpenAI has computed but not stored."""
+    answer = many(300, 60)
+    turns = [{"role": "user", "content": many(0, 1500)}]
+    first = {"model": "gpt-4o", "messages": turns, "timestamp": "2026-03-01T08:00:00Z"}
+    more = [*turns, {"role": "assistant", "content": answer}, {"role": "user", "content": many(50, 5)}]
+    second = {"model": "gpt-4o", "messages": more, "timestamp": "2026-03-01T08:00:09Z"}
+    reply = {"choices": [{"message": {"role": "assistant", "content": answer}, "finish_reason": "stop"}]}
+    rows = [{"request": first, "response": reply}, {"request": second, "response": reply}]
+    log = str(write_log(tmp_path / "l.jsonl", rows))
+    engines_ = {e.engine: e for e in analyze(log, model).engines}
+    assert engines_["sglang"].cached_tokens >= 1500 + 60
+    assert engines_["openai"].misses["not_written"] >= 60
+    assert engines_["openai"].misses["cold"] == engines_["sglang"].misses["cold"]

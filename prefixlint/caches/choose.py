@@ -34,7 +34,8 @@ def build(
         return None
     size = 1 if of_blocks else engine.granularity
     if engine.eviction == "lru_leaf":
-        return PageCache(capacity, page=size, policy=eviction or "lru", computed=0 if of_blocks else 1)
+        chunk = None if of_blocks else engine.prefill_chunk
+        return PageCache(capacity, page=size, policy=eviction or "lru", computed=0 if of_blocks else 1, chunk=chunk)
     if engine.eviction == "lru_block":
         return BlockCache(capacity, block=size, computed=0 if of_blocks else 1)
     if engine.eviction == "lru_path":

@@ -58,8 +58,9 @@ POLICIES = tuple(_POLICIES)
 class PageTicket:
     """A running request: `node` is the deepest one it holds, `protected` the tokens above its end.
 
-    `tokens` are the prompt and what was generated (in parts), `size` their number, `inserted` how many are in the tree
-    by its own doing, `held` the tokens of pool that it has taken, whole pages.
+    `size` counts the prompt and what was generated, `inserted` how much of it is in the tree by its own doing, `held`
+    the tokens of pool that it has taken and not given to the tree, in whole pages. `chunked` says that the chunks of
+    its prompt are stored.
     """
 
     namespace: Hashable
@@ -70,6 +71,7 @@ class PageTicket:
     size: int
     held: int
     inserted: int = 0
+    chunked: bool = False
     output: list[Ids] = field(default_factory=list)
 
 
@@ -77,16 +79,20 @@ class PageCache:
     """A pool of `capacity` tokens, cut to whole pages.
 
     `page` is the page size in tokens, `policy` one of POLICIES; `computed` tokens of a prompt's end are never looked
-    up. `evicted` counts tokens evicted so far. ValueError where one of them is not possible.
+    up. The part of a prompt that is not found is stored in steps of `chunk` tokens (None: at once). `evicted` counts
+    tokens evicted so far. ValueError where one of them is not possible.
     """
 
-    def __init__(self, capacity: int, *, page: int = 1, policy: str = "lru", computed: int = 1) -> None:
+    def __init__(
+        self, capacity: int, *, page: int = 1, policy: str = "lru", computed: int = 1, chunk: int | None = None
+    ) -> None:
         if page < 1 or capacity < page:
             raise ValueError(f"a pool of {capacity} tokens in pages of {page}")
         if policy not in _POLICIES:
             raise ValueError(f"no eviction policy is called {policy!r}")
         self._page = page
         self._computed = computed
+        self._chunk = chunk
         self._rank = _POLICIES[policy]
         self._clock = 0
         self._root = _Node(np.empty(0, np.uint32), None, None, 0)
@@ -112,7 +118,8 @@ class PageCache:
 
     def prefilled(self, ticket: PageTicket) -> None:
         """Put the computed prompt into the tree, where requests of other batches find it."""
-        self._store(ticket, split=False)
+        self._store_chunks(ticket)
+        self._store(ticket, ticket.prompt, split=False)
 
     def generate(self, ticket: PageTicket, tokens: Ids) -> int:
         """Take pages for generated tokens, as long as something can be evicted."""
@@ -132,15 +139,22 @@ class PageCache:
 
     def finish(self, ticket: PageTicket) -> None:
         """Store what was computed, give a last partial page back, and release the path."""
-        self._store(ticket, split=True)
+        self._store_chunks(ticket)
+        ids = np.concatenate((ticket.prompt, *ticket.output)) if ticket.output else ticket.prompt
+        self._store(ticket, ids, split=True)
         self._free += ticket.held
         ticket.held = 0
         self._unlock(ticket.node)
 
-    def _store(self, ticket: PageTicket, *, split: bool) -> None:
-        """Insert the whole pages of a request; pages that the tree had already are given back."""
-        parts = [ticket.prompt, *ticket.output]
-        ids = np.concatenate(parts) if len(parts) > 1 else ticket.prompt
+    def _store_chunks(self, ticket: PageTicket) -> None:
+        """Store the prompt chunk by chunk, but for the last one, unless that was done."""
+        if self._chunk is not None and not ticket.chunked:
+            for end in range(ticket.hit + self._chunk, ticket.prompt.size, self._chunk):
+                self._store(ticket, ticket.prompt[:end], split=False)
+        ticket.chunked = True
+
+    def _store(self, ticket: PageTicket, ids: Ids, *, split: bool) -> None:
+        """Insert the whole pages of what a request has computed; pages that the tree had already are given back."""
         whole = ids.size // self._page * self._page
         if not whole:
             return

@@ -41,7 +41,8 @@ class Engine:
     says whether generated tokens enter the cache, `visible` from when a request's tokens can be hit, `isolation` what
     separates caches besides the model. `lifetime` says what ends an entry, `ttl` after how long (None: no fixed time).
     `lookback` is how many positions before a mark are looked up, `marks` how many a request may have; with `implicit`,
-    the end of a prompt is marked without being asked for. `formats` and
+    the end of a prompt is marked without being asked for. Longer prompts are computed, and stored, in steps of
+    `prefill_chunk`. `formats` and
     `models` are the logs that show this provider, `instead` the engines that hold for some of its models. The rule of
     a `usage_only` provider is not known well enough to be simulated. `facts` holds the same with sources.
     """
@@ -70,6 +71,7 @@ class Engine:
     ttl: float | None = None
     lookback: int | None = None
     marks: int | None = None
+    prefill_chunk: int | None = None
 
     def with_granularity(self, tokens: int | None) -> Engine:
         """Give the same engine with another block or page size; None changes nothing, below 1 is a UsageError."""

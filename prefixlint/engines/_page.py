@@ -14,6 +14,7 @@ _TITLES = {
     "minimum": "tokens",
     "ttl": "s",
     "lookback": "block ends",
+    "prefill_chunk": "tokens",
     "read_ratio": "x the input price",
     "write_ratio": "x the input price",
     "write_ratio_1h": "x the input price",

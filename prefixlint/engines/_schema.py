@@ -23,12 +23,19 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "eviction": ("lru_leaf", "lru_block", "lru_tail", "lru_path", "lru_slot", "unknown"),
     "lifetime": ("memory", "sliding", "from_write", "unknown"),
 }
-_NUMBERS = {"granularity": 1, "minimum": 0, "ttl": 0, "lookback": 1, "marks": 1}  # the least value allowed
+_NUMBERS = {
+    "granularity": 1,
+    "minimum": 0,
+    "ttl": 0,
+    "lookback": 1,
+    "marks": 1,
+    "prefill_chunk": 1,
+}  # the least value allowed
 _RATIOS = ("read_ratio", "write_ratio", "write_ratio_1h", "write_ratio_12h")
 _LISTS = ("isolation", "order")
 _TEXTS = ("usage",)
 REQUIRED = (*_CHOICES, "granularity", "minimum", "isolation")
-OPTIONAL = ("ttl", "lookback", "marks", "order", *_RATIOS, *_TEXTS)
+OPTIONAL = ("ttl", "lookback", "marks", "prefill_chunk", "order", *_RATIOS, *_TEXTS)
 _FACT_KEYS = ("value", "source", "confidence", "note", "models", "as_of")
 
 

@@ -43,13 +43,14 @@ class Running:
     def __init__(self, namespace, prompt, hit, node, held):
         self.namespace, self.prompt, self.output = namespace, prompt, []
         self.hit, self.node, self.protected, self.inserted, self.held = hit, node, hit, 0, held
+        self.chunked = False
 
 
 class SGLang:
     """The life of a request as SGLang's scheduler lives it (schedule_batch.py, mem_cache/common.py), over its cache."""
 
-    def __init__(self, capacity, page, policy):
-        self.page, self.pool = page, Pool(capacity, page)
+    def __init__(self, capacity, page, policy, chunk):
+        self.page, self.pool, self.chunk = page, Pool(capacity, page), chunk
         self.tree = RadixCache(
             CacheInitParams(
                 disable=False,
@@ -88,8 +89,13 @@ class SGLang:
         self.pool.free -= taken
         return Running(namespace, prompt, hit, node, self._pages(len(prompt)))
 
-    def _checkpoint(self, request, *, split):
-        ids = request.prompt + request.output
+    def _chunks(self, request):
+        if self.chunk and not request.chunked:
+            for end in range(request.hit + self.chunk, len(request.prompt), self.chunk):
+                self._checkpoint(request, request.prompt[:end], split=False)
+        request.chunked = True
+
+    def _checkpoint(self, request, ids, *, split):
         whole = len(ids) // self.page * self.page
         if not whole:
             return 0
@@ -108,7 +114,8 @@ class SGLang:
         return whole
 
     def prefilled(self, request):
-        self._checkpoint(request, split=False)
+        self._chunks(request)
+        self._checkpoint(request, request.prompt, split=False)
 
     def generate(self, request, tokens):
         for done, token in enumerate(tokens.tolist()):
@@ -123,7 +130,8 @@ class SGLang:
         return len(tokens)
 
     def finish(self, request):
-        whole = self._checkpoint(request, split=True)
+        self._chunks(request)
+        whole = self._checkpoint(request, request.prompt + request.output, split=True)
         self.pool.free += request.held - whole
         self.tree.dec_lock_ref(request.node)
 
@@ -134,8 +142,9 @@ def test_every_request_finds_what_sglang_finds(policy):
     refused = evicted = 0
     for seed in range(share):
         trace = random_trace(seed * len(POLICIES) + POLICIES.index(policy), [1, 1, 2, 4, 16])
-        ours = PageCache(trace.capacity, page=trace.granularity, policy=policy)
-        expected = play(SGLang(trace.capacity, trace.granularity, policy), trace)
+        chunk = (None, 16, 48)[seed % 3]  # pages divide them, as they do on a server
+        ours = PageCache(trace.capacity, page=trace.granularity, policy=policy, chunk=chunk)
+        expected = play(SGLang(trace.capacity, trace.granularity, policy, chunk), trace)
         assert play(ours, trace) == expected, f"seed {seed}"
         refused += expected.count(None)
         evicted += ours.evicted > 0
