@@ -84,9 +84,17 @@ def check(limits: Limits) -> None:
 
 
 def apply(
-    log: Log, replay: Replay, limits: Limits, factors: NDArray[np.float64], *, today: dt.date | None = None
+    log: Log,
+    replay: Replay,
+    limits: Limits,
+    factors: NDArray[np.float64],
+    *,
+    today: dt.date | None = None,
+    pools: Mapping[str, int] | None = None,
 ) -> Bounded:
     """Simulate each engine of a replay that has limits: those that are asked for, or its own.
+
+    `pools` are capacities that hold for single engines.
 
     UsageError where the log lacks what they need, or a pool holds no block.
     """
@@ -94,7 +102,8 @@ def apply(
     fleets: dict[str, tuple[Served, Limits]] = {}
     for name, base in replay.engines.items():
         notes += _age(base.engine, today)
-        own, about = _own(base.engine, limits, log)
+        pool = (pools or {}).get(name)
+        own, about = _own(base.engine, limits if pool is None else replace(limits, capacity=pool), log)
         notes += about
         if own is not None:
             fleets[name] = (scaled(base, factors), own)

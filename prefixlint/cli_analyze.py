@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 @click.option("--model-config", metavar="FILE|DIR|NAME", help="The config.json of the model: FLOPs and KV bytes.")
 @click.option("--kv-dtype", default="bf16", show_default=True, metavar="TYPE", help="bf16, fp16, fp8, int8 or nvfp4.")
 @click.option("--prices", metavar="FILE", help="Prices of models, as TOML; else those of an installed genai-prices.")
-@click.option("--capacity", metavar="N", help="Tokens that the cache of one replica holds [default: no limit].")
+@click.option(
+    "--capacity", metavar="N|NGiB|auto", help="Tokens of a replica's cache [default: no limit]; auto: by --gpu."
+)
 @click.option("--host-capacity", metavar="N", help="Tokens of a second tier on the host, for each replica.")
 @click.option("--eviction", metavar="POLICY", help="lru, lfu, fifo, mru, filo, slru, priority; opt knows the future.")
 @click.option("--replicas", type=int, default=1, metavar="N", help="Caches that share the requests [default: 1].")
@@ -96,7 +98,13 @@ def _options(settings: dict[str, Any]) -> Any:
         since=_moment(settings["since"]),
         warmup=_warmup(settings["warmup"]),
         sample=settings["sample"],
-        server=Settings(settings["gpu"], settings["model_config"], settings["kv_dtype"], settings["prices"]),
+        server=Settings(
+            gpu=settings["gpu"],
+            model_config=settings["model_config"],
+            kv_dtype=settings["kv_dtype"],
+            prices=settings["prices"],
+            capacity=settings["capacity"] if _named(settings["capacity"]) else None,
+        ),
         salt=None if salt is None else salt.encode("utf-8", "surrogatepass"),
         limits=_limits(settings),
         today=datetime.now(tz=UTC).date(),
@@ -109,7 +117,7 @@ def _limits(settings: dict[str, Any]) -> Any:
 
     ttl, from_write = _lifetime(settings["ttl"])
     return Limits(
-        capacity=_tokens(settings["capacity"], "--capacity"),
+        capacity=None if _named(settings["capacity"]) else _tokens(settings["capacity"], "--capacity"),
         host_capacity=_tokens(settings["host_capacity"], "--host-capacity"),
         eviction=settings["eviction"],
         replicas=settings["replicas"],
@@ -117,6 +125,11 @@ def _limits(settings: dict[str, Any]) -> Any:
         ttl=ttl,
         from_write=from_write,
     )
+
+
+def _named(text: str | None) -> bool:
+    """Whether a capacity is not a number of tokens, but `auto` or a size in GiB."""
+    return text is not None and (text.lower() == "auto" or text.lower().endswith("b"))
 
 
 def _tokens(text: str | None, option: str) -> int | None:
@@ -130,7 +143,9 @@ def _tokens(text: str | None, option: str) -> int | None:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise UsageError(f"{option} {text} is no number of tokens", slug="bad-capacity", hint="like 400000 or 400k")
+        raise UsageError(
+            f"{option} {text} is no number of tokens", slug="bad-capacity", hint="like 400000, 400k, 40GiB or auto"
+        )
     return int(value)
 
 

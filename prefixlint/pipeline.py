@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
 import numpy as np
@@ -93,15 +93,18 @@ def analyze(
     cannot be had, UsageError for options that do not fit.
     """
     options, watch = options or Options(), watch or Watch()
-    bounded.check(options.limits)
     chosen = [selection.simulated(engines.load(name)) for name in options.engines]
     files = resolve(
         options.model, tokenizer=options.tokenizer, chat_template=options.chat_template, offline=options.offline
     )
+    server = savings.machine(options.server, files, offline=options.offline)
+    if server.capacity is not None:
+        options = replace(options, limits=replace(options.limits, capacity=server.capacity))
+    # The GPUs' pool differs between engines; any number stands for it here.
+    bounded.check(replace(options.limits, capacity=1) if server.auto else options.limits)
     index = logs.new_index()
     try:
         log = _Log(paths, options.log_format, stdin, index)
-        server = savings.machine(options.server, files, offline=options.offline)
         run = _read(log, options, files, watch, chosen=chosen, machine=server)
         return _conclude(run, options, chosen, watch, log)
     finally:
@@ -176,7 +179,15 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
     replay = _replay(run, rows, chosen, options, tap, use_blocks=use_blocks)
     counts = counting.check(table, rows, replay, run.files, blocks=use_blocks, server=bool(options.tokens_from))
     requests = bounded.Log(table, run.encoder, rows, timed=_timed(table, rows, order_name), of_blocks=use_blocks)
-    limited = bounded.apply(requests, replay, options.limits, counts.factors, today=options.today)
+    server_pools = savings.pools(run.server, {name: one.engine for name, one in replay.engines.items()}, run.notes)
+    limited = bounded.apply(
+        requests,
+        replay,
+        options.limits,
+        counts.factors,
+        today=options.today,
+        pools={name: pool.tokens for name, pool in server_pools.items()} if run.server.auto else {},
+    )
     run.notes += limited.notes
     if watch.on_trace is not None:
         _export(run, rows, options, watch.on_trace, use_blocks=use_blocks)
@@ -203,8 +214,13 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
         server=run.server,
         table=table,
         rows=rows,
-        served=replay.engines,
-        factors=counts.factors,
+        served={
+            name: limited.served.get(name) or simulate.scaled(one, counts.factors)
+            for name, one in replay.engines.items()
+        },
+        counted=next(iter(replay.engines.values())).prompt,
+        pools=server_pools,
+        replicas=options.limits.replicas,
         tap=tap,
         block_size=options.block_size,
         warmup=options.warmup,

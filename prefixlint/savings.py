@@ -23,6 +23,7 @@ Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _GPUS = re.compile(r"(?:(\d+)\s*[x×]\s*)?(.+)")
+_GIB = re.compile(r"(\d+(?:\.\d+)?)\s*gi?b")
 _SIMULATED = 20_000  # requests of a log that the serving loop is run over, six times
 
 
@@ -31,17 +32,22 @@ class Settings:
     """What the user says about the server: `gpu` like H100 or 4xH100, the model's `config.json` (file, folder, hub id).
 
     `prices` is a price file; without one, those of an installed `genai-prices` count for what the log reports.
+    `capacity` is the pool of a replica where it is not given in tokens: like 40GiB, or `auto` for that of the GPUs.
     """
 
     gpu: str | None = None
     model_config: str | None = None
     kv_dtype: str = "bf16"
     prices: str | None = None
+    capacity: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The settings, understood: the model's shape and the GPUs of a replica, where they are known."""
+    """The settings, understood: the model's shape and the GPUs of a replica, where they are known.
+
+    `capacity` are the tokens of a pool that was given in GiB; with `auto`, the pool is that of the GPUs.
+    """
 
     shape: Shape | None
     gpu: str | None
@@ -49,14 +55,16 @@ class Machine:
     kv_dtype: str
     book: prices.Book
     own_prices: bool
+    capacity: int | None = None
+    auto: bool = False
 
     def kv_bytes(self) -> float | None:
         """Give the KV of a token in bytes."""
         return None if self.shape is None else self.shape.kv_bytes_per_token(self.kv_dtype)
 
     def pool(self, engine: Engine) -> cost.Pool | None:
-        """Estimate the pool that an engine would have on the GPUs; None where they or the model are not known."""
-        if self.shape is None or self.gpu is None:
+        """Estimate the pool of an engine on the GPUs; None where they or the model are not known, or it has no pool."""
+        if self.shape is None or self.gpu is None or not engine.eviction.startswith("lru"):
             return None
         return cost.pool(self.shape, self.gpu, engine.name, tp=self.tp, kv_dtype=self.kv_dtype)
 
@@ -78,7 +86,33 @@ def machine(settings: Settings, files: ModelFiles, *, offline: bool = False) -> 
             hint="give its config.json with --model-config",
         )
     book = prices.Book() if settings.prices is None else prices.read(Path(settings.prices).expanduser())
-    return Machine(form, name, tp, settings.kv_dtype, book, settings.prices is not None)
+    auto, tokens = _capacity(settings, form, name)
+    return Machine(form, name, tp, settings.kv_dtype, book, settings.prices is not None, tokens, auto)
+
+
+def _capacity(settings: Settings, form: Shape | None, name: str | None) -> tuple[bool, int | None]:
+    """Understand a pool in GiB or `auto`: whether it is the GPUs', and its tokens."""
+    text = (settings.capacity or "").strip().lower()
+    if not text:
+        return False, None
+    if text == "auto":
+        if name is None:
+            raise UsageError(
+                "--capacity auto needs to know the GPUs", slug="bad-capacity", hint="name them with --gpu H100"
+            )
+        return True, None
+    match = _GIB.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            f"--capacity {settings.capacity} is no size", slug="bad-capacity", hint="like 400000, 400k, 40GiB or auto"
+        )
+    if form is None:
+        raise UsageError(
+            "a --capacity in GiB needs the KV of a token",
+            slug="no-model-config",
+            hint="give the model's config.json with --model-config",
+        )
+    return False, int(float(match[1]) * 2**30 / form.kv_bytes_per_token(settings.kv_dtype))
 
 
 def _shape(named: str | None, files: ModelFiles, *, offline: bool) -> Shape | None:

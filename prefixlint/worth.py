@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefixlint import curves, savings, simulate
-from prefixlint.results import Analysis, Note, Saving
+from prefixlint.cost import Pool
+from prefixlint.results import Analysis, Saving
 from prefixlint.table import UNKNOWN, Table
 
 Counts = NDArray[np.int64]
@@ -18,8 +19,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What was replayed: `rows` of the table in order, and what each engine served, before `factors` scale its counts.
+    """What was replayed: `rows` of the table in order, and what each engine served, in tokens as they are reported.
 
+    `counted` are the prompts' tokens before they were scaled to that. `pools` are those of the GPUs, by engine, and
     `tap` saw the replay's requests. `timed` says that they are in the order of their times.
     """
 
@@ -27,7 +29,9 @@ class Study:
     table: Table
     rows: Counts
     served: Mapping[str, simulate.Served]
-    factors: Floats
+    counted: Counts
+    pools: Mapping[str, Pool]
+    replicas: int
     tap: curves.Tap
     block_size: int | None
     warmup: float
@@ -38,24 +42,41 @@ def add(analysis: Analysis, study: Study) -> Analysis:
     """Give the analysis with its curves and savings."""
     if not study.rows.size:
         return replace(analysis, savings=_reported(study))
-    notes: list[Note] = []
-    pools = savings.pools(study.server, {name: one.engine for name, one in study.served.items()}, notes)
+    times = _times(study)
     setting = curves.Setting(
         counted=_counted(study),
-        times=_times(study) if study.timed and not np.isnan(_times(study)).any() else None,
+        times=times if study.timed and not np.isnan(times).any() else None,
         sessions=_sessions(study),
         block_size=study.block_size,
         kv_bytes=study.server.kv_bytes(),
-        pools={name: curves.Pool(pool.tokens, None, pool.basis) for name, pool in pools.items()},
+        pools={
+            name: curves.Pool(pool.tokens, _running(study, study.served[name]), pool.basis)
+            for name, pool in study.pools.items()
+        },
         factor=_factor(study),
     )
     found = [one for served in study.served.values() if (one := _saving(study, served)) is not None]
-    return replace(
-        analysis,
-        curves=study.tap.curves(setting),
-        savings=[*_reported(study), *found],
-        notes=[*analysis.notes, *notes],
-    )
+    return replace(analysis, curves=study.tap.curves(setting), savings=[*_reported(study), *found])
+
+
+def _running(study: Study, served: simulate.Served) -> int | None:
+    """Give what the requests in flight hold of a replica's pool on average, besides what they share.
+
+    Each holds what it had to compute and half of what it generates, for as long as it lasts. None where the log says of
+    less than half of them how long they took, or no times.
+    """
+    times, lasted = _times(study), np.frombuffer(study.table.total, np.float64)[study.rows]
+    known = ~np.isnan(times) & ~np.isnan(lasted)
+    if 2 * known.sum() < known.size:
+        return None
+    span = float((times + lasted)[known].max() - times[known].min())
+    if span <= 0:
+        return None
+    output = _outputs(study, slice(None))
+    held = served.prompt - served.cached + np.where(output == UNKNOWN, 0, output) / 2
+    share = known.sum() / known.size
+    held_seconds = float((held * lasted)[known].sum())
+    return round(held_seconds / span / float(share) / study.replicas)
 
 
 def _counted(study: Study) -> NDArray[np.bool_]:
@@ -76,22 +97,19 @@ def _sessions(study: Study) -> Counts | None:
 
 def _factor(study: Study) -> float:
     """Give what all counts together were multiplied by to meet the reported ones."""
-    prompt = next(iter(study.served.values())).prompt
-    total = float(prompt.sum())
-    return float((prompt * study.factors).sum()) / total if total else 1.0
+    total = float(study.counted.sum())
+    return float(next(iter(study.served.values())).prompt.sum()) / total if total else 1.0
 
 
 def _saving(study: Study, served: simulate.Served) -> Saving | None:
     where = simulate.after_warmup(study.rows.size, study.warmup)
-    rows, factors = study.rows[where], study.factors[where]
-    prompt = np.rint(served.prompt[where] * factors).astype(np.int64)
-    cached = np.minimum(np.floor(served.cached[where] * factors).astype(np.int64), prompt)
+    rows = study.rows[where]
     return savings.of_engine(
         study.server,
         savings.Served(
             engine=served.engine,
-            prompt=prompt,
-            cached=cached,
+            prompt=served.prompt[where],
+            cached=served.cached[where],
             output=_outputs(study, where),
             times=np.frombuffer(study.table.time, np.float64)[rows],
             models=np.frombuffer(study.table.model, np.int32)[rows].astype(np.int64),

@@ -17,6 +17,7 @@ from prefixlint.cost import flops
 from prefixlint.curves import Setting, Tap
 from prefixlint.engines import load
 from prefixlint.errors import ModelError, UsageError
+from prefixlint.fleet import Limits
 from prefixlint.modelfiles import embedded
 from prefixlint.reports._worth import sparkline
 from prefixlint.results import CapacityPoint
@@ -110,6 +111,49 @@ def test_the_gpus_pool_is_on_the_curve(trace):
     below = max(p.hit_rate for p in trace.curves.capacity if p.tokens <= size.have)
     above = min(p.hit_rate for p in trace.curves.capacity if p.tokens >= size.have)
     assert below <= size.hit_rate <= above
+
+
+def test_running_requests_take_their_part_of_the_pool(config, tmp_path):
+    """Four requests at a time, each of which holds what it computed and half of its output."""
+    log = tmp_path / "log.jsonl"
+    rows = [
+        {
+            "timestamp": 100 + i / 2,
+            "latency": 2.0,
+            "request": {"model": "m", "messages": [{"role": "user", "content": f"{i} " + "word " * 400}]},
+            "response": {"usage": {"prompt_tokens": 1000, "completion_tokens": 100}},
+        }
+        for i in range(40)
+    ]
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    server = savings.Settings(gpu="H100", model_config=config)
+    result = pipeline.analyze([str(log)], pipeline.Options(server=server))
+    for size in result.curves.sizes:
+        (engine,) = [e for e in result.engines if e.engine == size.engine]
+        each = (engine.prompt_tokens - engine.cached_tokens) / 40 + 50
+        assert size.running == pytest.approx(each * 2 * 40 / 21.5, rel=0.01)
+
+
+def test_capacity_auto_is_each_engines_own_pool(config, short):
+    server = savings.Settings(gpu="H100", model_config=config, capacity="auto")
+    result = pipeline.analyze([short], pipeline.Options(server=server, engines=["vllm", "ideal"]))
+    for engine, size in zip(result.engines, result.curves.sizes, strict=True):
+        assert engine.capacity_tokens == pytest.approx(size.have, abs=512)
+        # simulated request by request, and read off the curve
+        assert engine.hit_rate == pytest.approx(size.hit_rate, abs=0.003)
+
+
+def test_capacity_in_gib(config, short):
+    result = run(short, "--capacity", "40GiB", "--model-config", config, "--format", "json")
+    (engine,) = json.loads(result.output)["engines"]
+    assert engine["capacity_tokens"] == pytest.approx(40 * 2**30 / 131_072, abs=512)
+
+
+def test_savings_are_those_of_the_limited_cache(config, short):
+    server = savings.Settings(model_config=config)
+    free = pipeline.analyze([short], pipeline.Options(server=server)).savings[0]
+    tight = pipeline.analyze([short], pipeline.Options(server=server, limits=Limits(capacity=100_000))).savings[0]
+    assert 0 < tight.prefill_flops < free.prefill_flops
 
 
 def test_sessions_stay_together(demo):
@@ -220,6 +264,10 @@ def test_a_model_that_does_not_fit_is_a_note(config, tmp_path):
         (["--model-config", "CONFIG", "--kv-dtype", "fp3"], "nvfp4"),
         (["--prices", "/nowhere/prices.toml"], "/nowhere/prices.toml"),
         (["--export-salt", "s"], "--export"),
+        (["--capacity", "auto"], "--gpu"),
+        (["--capacity", "40GiB"], "--model-config"),
+        (["--capacity", "fortyGB", "--model-config", "CONFIG"], "40GiB"),
+        (["--capacity", "0GiB", "--model-config", "CONFIG"], "holds nothing"),
     ],
 )
 def test_bad_options(config, options, words):
