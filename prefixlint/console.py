@@ -7,6 +7,7 @@ import functools
 import os
 import shutil
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -68,11 +69,27 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
             with contextlib.suppress(OSError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(0) from None
+        except Exception as error:
+            if isinstance(error, click.ClickException | click.exceptions.Exit | click.Abort):
+                raise
+            complain(_internal(error))
+            raise SystemExit(PrefixlintError.exit_code) from None
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             raise SystemExit(INTERRUPTED) from None
 
     return run
+
+
+def _internal(error: BaseException) -> PrefixlintError:
+    """Say that prefixlint itself is wrong, and where: file and line, but nothing of the log."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}, line {place.lineno}"
+    return PrefixlintError(
+        f"prefixlint has a fault: {type(error).__name__} in {where}",
+        slug="internal",
+        hint="please report this line, and what the log holds there; --sample N finds the request by halving",
+    )
 
 
 def complain(error: PrefixlintError) -> None:

@@ -118,7 +118,16 @@ def test_a_clock_that_begins_with_the_trace_is_no_date(tmp_path):
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0 s"), (0.4, "0 s"), (59, "59 s"), (60, "1 min 0 s"), (3600, "1 h 0 min"), (90_000, "1 d 1 h"), (-3, "0 s")],
+    [
+        (0, "0 s"),
+        (0.4, "0 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (3600, "1 h"),
+        (3660, "1 h 1 min"),
+        (90_000, "1 d 1 h"),
+        (-3, "0 s"),
+    ],
 )
 def test_durations(seconds, text):
     assert duration(seconds) == text
@@ -297,3 +306,15 @@ def test_a_closed_standard_output_is_said(tmp_path, model):
     done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith(b"error[cannot-write]: standard output is closed")
+
+
+def test_a_fault_of_the_program_is_a_line_and_exit_code_2(tmp_path, model, monkeypatch):
+    def broken(*args, **kwargs):
+        raise KeyError("text of the log")
+
+    monkeypatch.setattr("prefixlint.summary.build", broken)
+    log = write_log(tmp_path / "log.jsonl", [body(1)])
+    done = run(log, "--model", model, "-o", tmp_path / "out.txt", code=2)
+    assert "error[internal]: prefixlint has a fault: KeyError in test_analyze_hostile.py, line" in done.stderr
+    assert "text of the log" not in done.stderr
+    assert not (tmp_path / "out.txt").exists()

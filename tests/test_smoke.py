@@ -10,7 +10,17 @@ from pathlib import Path
 import prefixlint
 
 DEMO = Path(__file__).parents[1] / "fixtures" / "logs" / "demo.jsonl"
-EXTRAS = ("transformers", "gguf", "pyarrow", "openai_harmony", "httptools", "uvloop", "httpx", "litellm", "opentelemetry")
+EXTRAS = (
+    "transformers",
+    "gguf",
+    "pyarrow",
+    "openai_harmony",
+    "httptools",
+    "uvloop",
+    "httpx",
+    "litellm",
+    "opentelemetry",
+)
 PROGRAM = Path(sys.executable).with_name("prefixlint")
 
 

@@ -85,7 +85,8 @@ def duration(seconds: float) -> str:
     whole = max(0, round(seconds))
     parts = ((whole // 86_400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"), (whole % 60, "s"))
     first = next((i for i, (number, _) in enumerate(parts) if number), len(parts) - 1)
-    return " ".join(f"{number} {unit}" for number, unit in parts[first : first + 2])
+    shown = parts[first : first + 2]
+    return " ".join(f"{number} {unit}" for number, unit in shown[:1] + tuple(part for part in shown[1:] if part[0]))
 
 
 @dataclass(frozen=True, slots=True)
