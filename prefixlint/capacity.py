@@ -282,12 +282,15 @@ def write_ttl_hits(
     when = times[accesses.request[order]]
     new = np.ones(order.size, bool)
     new[1:] = accesses.atom[order[1:]] != accesses.atom[order[:-1]]
+    # What is used once is never alive; most of a log is such.
+    several = np.flatnonzero(~new | np.append(~new[1:], np.zeros(min(1, new.size), bool)))
+    times_again, new_again = when[several].tolist(), new[several].tolist()
     tokens = accesses.tokens if counted is None else np.where(counted[accesses.request], accesses.tokens, 0.0)
     begins = np.searchsorted(accesses.request, accesses.request, side="left")
     hits = []
     for lifetime in lifetimes:
-        alive = np.empty(order.size, bool)
-        alive[order] = _alive(when.tolist(), new.tolist(), lifetime)
+        alive = np.zeros(order.size, bool)
+        alive[order[several]] = _alive(times_again, new_again, lifetime)
         dead = np.concatenate((np.zeros(1, np.int64), np.cumsum(~alive)))
         reached = dead[1:] == dead[begins]
         hits.append(float(tokens[reached].sum()) / accesses.rate)

@@ -157,35 +157,66 @@ class Served:
     models: Counts
 
 
-def of_engine(server: Machine, served: Served, table: Table) -> Saving | None:
-    """Say what an engine's hits are worth; None where neither model nor prices say anything."""
+def of_engine(server: Machine, served: Served, table: Table, fitted: cost.Fit | None = None) -> Saving | None:
+    """Say what an engine's hits are worth; None where neither model nor prices say anything.
+
+    Times `fitted` to the log's own come before those of the GPU's calibration.
+    """
     money = _money(server, table, served) if server.own_prices else None
     if server.shape is None and money is None:
         return None
     form = server.shape
     work = None if form is None else cost.saved_flops(form, served.prompt, served.cached)
     whole = 0.0 if form is None else float(cost.flops(form, served.prompt).sum())
-    timing = seconds = without = None
+    timing = None
     if form is not None and server.gpu is not None:
         timing = cost.timing(form, server.gpu, tp=server.tp, engine=served.engine.name)
-        without = cost.prefill_seconds(form, timing, served.prompt)
-        seconds = without - cost.prefill_seconds(form, timing, served.prompt, served.cached)
-    total = 0.0 if without is None else float(without.sum())
-    reasons = [f"FLOPs of {form.name}" if form else "", timing.basis if timing else "", money.source if money else ""]
+    times = _times(form, timing, served, fitted) if form is not None else None
+    reasons = [f"FLOPs of {form.name}" if form else "", times.basis if times else "", money.source if money else ""]
     return Saving(
         engine=served.engine.name,
         basis="; ".join(reason for reason in reasons if reason),
         prefill_flops=None if work is None else float(work.sum()),
         flops_share=float(work.sum()) / whole if work is not None and whole else None,
-        prefill_seconds=None if seconds is None else float(seconds.sum()),
-        seconds_share=float(seconds.sum()) / total if seconds is not None and total else None,
-        calibrated=timing.calibrated if timing else None,
-        band=timing.band if timing else None,
+        prefill_seconds=times.saved if times else None,
+        seconds_share=times.saved / times.without if times and times.without else None,
+        calibrated=times.calibrated if times else None,
+        band=times.band if times else None,
         money=money.saved if money else None,
         currency=money.currency if money else None,
         premium=money.premium if money else None,
         queue=_queue(form, timing, served, server.kv_dtype) if form is not None and timing is not None else None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Seconds of prefill: what hits save, and what there would be without them."""
+
+    saved: float
+    without: float
+    calibrated: bool
+    band: float
+    basis: str
+
+
+def _times(form: Shape, timing: cost.Timing | None, served: Served, fitted: cost.Fit | None) -> _Times | None:
+    if fitted is not None:
+        work = cost.flops(form, served.prompt)
+        saved = float(cost.saved_flops(form, served.prompt, served.cached).sum()) / fitted.rate
+        basis = f"times fitted to the log's own to the first token ({fitted.requests:,} requests"
+        return _Times(
+            saved=saved,
+            without=float(fitted.seconds(work).sum()),
+            calibrated=True,
+            band=max(cost.CALIBRATED_BAND, fitted.error),
+            basis=f"{basis}, median error {100 * fitted.error:.0f} %)",
+        )
+    if timing is None:
+        return None
+    without = cost.prefill_seconds(form, timing, served.prompt)
+    seconds = without - cost.prefill_seconds(form, timing, served.prompt, served.cached)
+    return _Times(float(seconds.sum()), float(without.sum()), timing.calibrated, timing.band, timing.basis)
 
 
 def of_reported(server: Machine, table: Table, rows: Counts) -> Saving | None:

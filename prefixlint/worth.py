@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefixlint import curves, savings, simulate
-from prefixlint.cost import Pool
+from prefixlint.cost import Fit, Pool, fit
 from prefixlint.results import Analysis, Saving
 from prefixlint.table import UNKNOWN, Table
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+_SCATTER = 0.3  # the median relative error of a fit, beyond which a log's times are not those of prefill
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,22 @@ def _saving(study: Study, served: simulate.Served) -> Saving | None:
             models=np.frombuffer(study.table.model, np.int32)[rows].astype(np.int64),
         ),
         study.table,
+        _fitted(study, served),
     )
+
+
+def _fitted(study: Study, served: simulate.Served) -> Fit | None:
+    """Fit the time of prefill to the log's own times to the first token; None where it has too few or they scatter.
+
+    What was cached is what the log reports, else what the engine would have served.
+    """
+    if study.server.shape is None:
+        return None
+    reported = np.frombuffer(study.table.cached, np.int64)[study.rows]
+    cached = np.where(reported == UNKNOWN, served.cached, np.minimum(reported, served.prompt))
+    first = np.frombuffer(study.table.first, np.float64)[study.rows]
+    found = fit(study.server.shape, served.prompt, cached, first)
+    return found if found is not None and found.error <= _SCATTER else None
 
 
 def _outputs(study: Study, where: slice) -> Counts:

@@ -156,6 +156,33 @@ def test_savings_are_those_of_the_limited_cache(config, short):
     assert 0 < tight.prefill_flops < free.prefill_flops
 
 
+@pytest.mark.parametrize("noise", [0.02, 1.5])
+def test_times_are_fitted_to_the_logs_own(config, tmp_path, noise):
+    """Prefill at 4e14 FLOP/s behind 20 ms; where the log's times scatter too much, the GPU's calibration counts."""
+    model, rng = read_shape(Path(config)), np.random.default_rng(3)
+    rows = []
+    for i, words in enumerate(rng.integers(50, 3_000, 60).tolist()):
+        text = f"{i} " + "word " * words
+        prompt = words + 20
+        seconds = (0.02 + float(flops(model, prompt)) / 4e14) * float(np.exp(rng.normal(0, noise)))
+        rows.append(
+            {
+                "timestamp": 1000 + i,
+                "ttft": seconds,
+                "request": {"model": "m", "messages": [{"role": "user", "content": text}]},
+                "response": {"usage": {"prompt_tokens": prompt, "completion_tokens": 9}},
+            }
+        )
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = pipeline.analyze([str(log)], pipeline.Options(server=savings.Settings("H100", config)))
+    for saving in result.savings:
+        assert ("fitted to the log's own" in saving.basis) == (noise < 1)
+        assert ("calibrated on" in saving.basis) == (noise > 1)
+        if noise < 1:
+            assert saving.prefill_seconds == pytest.approx(saving.prefill_flops / 4e14, rel=0.05)
+
+
 def test_sessions_stay_together(demo):
     for engine in ("sglang", "vllm"):
         by_route = {
@@ -179,7 +206,7 @@ def test_savings_are_those_of_the_requests(demo, config):
         assert saving.band == 0.1
         # short prompts cost what reading the weights costs: less is saved in time than in FLOPs
         assert 0 < saving.seconds_share < saving.flops_share
-        assert "Llama-3.1-8B" in saving.basis
+        assert "125 requests" in saving.basis  # the log's own times
         assert "2026-11-01" in saving.basis
         assert sorted(saving.queue.ttft) == pytest.approx([0.8, 1.0, 1.2])
 
@@ -238,11 +265,14 @@ def test_the_result_is_the_same_every_time(config, prices):
         assert key in found["savings"][0]
 
 
-def test_the_text_report_says_where_numbers_come_from(config):
+def test_the_text_report_says_where_numbers_come_from(config, short):
     text = run(DEMO, "--gpu", "H100", "--model-config", config).output
-    for words in ("knee", "GiB", "block-LRU", "What hits are worth", "±10 %", "calibrated on", "no promise"):
+    for words in ("knee", "GiB", "block-LRU", "What hits are worth", "±10 %", "log's own to the first", "no promise"):
         assert words in text, words
-    assert "uncalibrated" in run(DEMO, "--gpu", "mi300x", "--model-config", config).output
+    text = run(short, "--gpu", "H100", "--model-config", config).output
+    for words in ("calibrated on Llama-3.1-8B", "one replica cannot serve this log"):
+        assert words in text, words
+    assert "uncalibrated" in run(short, "--gpu", "mi300x", "--model-config", config).output
 
 
 def test_a_model_that_does_not_fit_is_a_note(config, tmp_path):
