@@ -73,7 +73,9 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
             result = pipeline.analyze(logs, options, stdin=sys.stdin.buffer, watch=watch)
     finally:
         progress.close()
-    look = reports.Look(console.width(), console.wants_color(settings["color"], settings["output"]))
+    look = reports.Look(
+        console.width(), console.wants_color(settings["color"], settings["output"]), settings["verbose"]
+    )
     console.emit(reports.load(settings["report"]).analysis(result, look), settings["output"])
     if threshold is not None:
         _judge([(e.engine, e.hit_rate) for e in result.engines], threshold)

@@ -46,6 +46,7 @@ def output_options(formats: tuple[str, ...]) -> Callable[[Command], Command]:
                 show_default=True,
                 help="Colour in text; auto: on a terminal, unless NO_COLOR is set.",
             ),
+            click.option("-v", "--verbose", is_flag=True, help="Show every row of long tables."),
             click.option("-q", "--quiet", is_flag=True, help="No progress and no remarks on stderr."),
         )
         for option in reversed(options):

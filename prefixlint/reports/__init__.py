@@ -16,10 +16,11 @@ from prefixlint.results import Analysis
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How to show: `width` columns (20 and more), with ANSI colour or without."""
+    """How to show: `width` columns (20 and more), with ANSI colour or without; `verbose` leaves no rows out."""
 
     width: int = 80
     color: bool = False
+    verbose: bool = False
 
 
 class Report(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from prefixlint.model import MissCause
@@ -64,17 +65,21 @@ def analysis(result: Analysis, look: Look) -> str:
         _rates(result, style, look.width),
         _likely(result, style, look.width),
         _misses(result, style, look.width),
-        _groups(result, style, look.width),
-        _families(result, style, look.width),
-        _prefixes(result, style, look.width),
+        _groups(result, style, look),
+        _families(result, style, look),
+        _prefixes(result, style, look),
         memory(result, style, look.width),
         worth(result, style, look.width),
-        _counting(result, style, look.width),
+        _counting(result, style, look),
         _notes(result, style, look.width),
-        _skipped(result, style, look.width),
+        _skipped(result, style, look),
         _next(result, style, look.width),
     ]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _most(number: int, look: Look) -> int:
+    return sys.maxsize if look.verbose else number
 
 
 def _head(result: Analysis, style: Style, width: int) -> list[str]:
@@ -185,16 +190,16 @@ def _tokens_share(tokens: int, total: int) -> str:
     return f"{count(tokens)} ({percent(tokens / total if total else None)})"
 
 
-def _groups(result: Analysis, style: Style, width: int) -> list[str]:
+def _groups(result: Analysis, style: Style, look: Look) -> list[str]:
     if not result.groups:
         return []
     engines = [e.engine for e in result.engines]
     rows = [(*result.by, "requests", "tokens", "reported", *engines)]
-    rows += [_group_row(g, engines) for g in result.groups[:_GROUPS]]
+    rows += [_group_row(g, engines) for g in result.groups[: _most(_GROUPS, look)]]
     align = "<" * len(result.by) + ">" * (3 + len(engines))
-    lines = table(rows, align=align, width=width, grow=range(len(result.by)), indent=0)
+    lines = table(rows, align=align, width=look.width, grow=range(len(result.by)), indent=0)
     lines[0] = style.bold(lines[0])
-    if len(result.groups) > _GROUPS:
+    if len(result.groups) > _most(_GROUPS, look):
         lines.append(style.dim(f"and {many(len(result.groups) - _GROUPS, 'more group')}; all are in --format json"))
     return lines
 
@@ -212,26 +217,26 @@ def _group_row(group: Group, engines: list[str]) -> tuple[str, ...]:
     )
 
 
-def _families(result: Analysis, style: Style, width: int) -> list[str]:
+def _families(result: Analysis, style: Style, look: Look) -> list[str]:
     if not result.families:
         return []
     engines = [e.engine for e in result.engines]
     rows = [("Families, by tokens lost", "requests", "tokens", "lost", *engines, "ceiling")]
-    shown = result.families[:_FAMILIES]
+    shown = result.families[: _most(_FAMILIES, look)]
     rows += [_family_row(f, engines, result.prompt_tokens) for f in shown]
-    laid = table(rows, align="<" + ">" * (len(rows[0]) - 1), width=width, indent=0)
+    laid = table(rows, align="<" + ">" * (len(rows[0]) - 1), width=look.width, indent=0)
     lines = [style.bold(laid[0])]
     for line, family in zip(laid[1:], shown, strict=True):
         lines.append(line)
         if family.spans:
-            lines += _place(family.spans[0], family, style, width)
-    if len(result.families) > _FAMILIES:
-        rest = result.families[_FAMILIES:]
+            lines += _place(family.spans[0], family, style, look.width)
+    if len(result.families) > _most(_FAMILIES, look):
+        rest = result.families[_most(_FAMILIES, look) :]
         requests = many(sum(f.requests for f in rest), "request")
         lines.append(style.dim(f"and {many(len(rest), 'more family', 'more families')} with {requests}"))
     if any(f.lost_tokens for f in result.families):
         text = "lost: seen before, but behind a difference; ceiling: the hit rate if nothing were lost."
-        lines += [style.dim(line) for line in wrap(text, width)]
+        lines += [style.dim(line) for line in wrap(text, look.width)]
     return lines
 
 
@@ -265,26 +270,28 @@ def excerpt_lines(excerpt: Excerpt, width: int, style: Style) -> list[str]:
     return [*rows, " " * len(before) + style.yellow("^" * max(1, longest))]
 
 
-def _prefixes(result: Analysis, style: Style, width: int) -> list[str]:
+def _prefixes(result: Analysis, style: Style, look: Look) -> list[str]:
     if not result.shared_prefixes:
         return []
     rows = [("tokens", "requests", "Largest shared prefixes end with")]
-    rows += [(count(s.tokens), count(s.requests), visible(s.text)) for s in result.shared_prefixes[:_PREFIXES]]
-    lines = table(rows, align=">><", width=width, grow=(2,), indent=0)
+    rows += [
+        (count(s.tokens), count(s.requests), visible(s.text)) for s in result.shared_prefixes[: _most(_PREFIXES, look)]
+    ]
+    lines = table(rows, align=">><", width=look.width, grow=(2,), indent=0)
     return [style.bold(lines[0]), *lines[1:]]
 
 
-def _counting(result: Analysis, style: Style, width: int) -> list[str]:
+def _counting(result: Analysis, style: Style, look: Look) -> list[str]:
     alike: dict[str, list[str]] = {}
     for use in result.tokenizers:
         model = shorten(visible(use.model), _NAME) if use.model else "(no model named)"
         alike.setdefault(_how_counted(use), []).append(model)
     lines: list[str] = []
-    for text, models in list(alike.items())[:_FAMILIES]:
+    for text, models in list(alike.items())[: _most(_FAMILIES, look)]:
         more = f" and {many(len(models) - _MODELS, 'more model')}" if len(models) > _MODELS else ""
-        lines += wrap(f"{', '.join(models[:_MODELS])}{more}: {text}", width)
-    if len(alike) > _FAMILIES:
-        rest = sum(len(models) for models in list(alike.values())[_FAMILIES:])
+        lines += wrap(f"{', '.join(models[:_MODELS])}{more}: {text}", look.width)
+    if len(alike) > _most(_FAMILIES, look):
+        rest = sum(len(models) for models in list(alike.values())[_most(_FAMILIES, look) :])
         lines.append(style.dim(f"  and {many(rest, 'more model')}; --format json lists them"))
     return [style.bold("How tokens were counted"), *lines] if lines else []
 
@@ -315,17 +322,17 @@ def _notes(result: Analysis, style: Style, width: int) -> list[str]:
     return lines
 
 
-def _skipped(result: Analysis, style: Style, width: int) -> list[str]:
+def _skipped(result: Analysis, style: Style, look: Look) -> list[str]:
     if not result.input.skipped_total:
         return []
     lines = [style.bold(f"Skipped: {count(result.input.skipped_total)}")]
     kinds = sorted(result.input.skipped_kinds, key=lambda kind: -kind.count)
-    for kind in kinds[:_SKIPPED]:
+    for kind in kinds[: _most(_SKIPPED, look)]:
         skip = kind.first
         where = f"{visible(skip.path)}:{skip.line}" if skip.line else visible(skip.path)
         more = f" (and {many(kind.count - 1, 'more line')} like it)" if kind.count > 1 else ""
-        lines += wrap(f"{where}: {visible(skip.reason)}{more}", width)
-    rest = result.input.skipped_total - sum(kind.count for kind in kinds[:_SKIPPED])
+        lines += wrap(f"{where}: {visible(skip.reason)}{more}", look.width)
+    rest = result.input.skipped_total - sum(kind.count for kind in kinds[: _most(_SKIPPED, look)])
     if rest:
         lines.append(style.dim(f"  and {count(rest)} more; --format json lists them by file and reason"))
     return lines
