@@ -318,3 +318,26 @@ def test_a_fault_of_the_program_is_a_line_and_exit_code_2(tmp_path, model, monke
     assert "error[internal]: prefixlint has a fault: KeyError in test_analyze_hostile.py, line" in done.stderr
     assert "text of the log" not in done.stderr
     assert not (tmp_path / "out.txt").exists()
+
+
+def test_verbose_leaves_no_row_out(tmp_path, model):
+    words = [
+        "refund",
+        "invoice",
+        "parcel",
+        "stock",
+        "route",
+        "tariff",
+        "batch",
+        "crate",
+        "dock",
+        "seal",
+        "origin",
+        "label",
+    ]
+    rows = [body(1, messages=[{"role": "system", "content": f"{word} only, " * 9}]) for word in words]
+    log = write_log(tmp_path / "log.jsonl", rows)
+    few, all_of_them = run(log, "--model", model).stdout, run(log, "--model", model, "-v").stdout
+    assert "and 4 more families with 4 requests" in few
+    assert sum(f"{word} only" in few for word in words) == 8
+    assert all(f"{word} only" in all_of_them for word in words)

@@ -228,8 +228,8 @@ def _families(result: Analysis, style: Style, look: Look) -> list[str]:
     lines = [style.bold(laid[0])]
     for line, family in zip(laid[1:], shown, strict=True):
         lines.append(line)
-        if family.spans:
-            lines += _place(family.spans[0], family, style, look.width)
+        for place in family.spans[: _most(1, look)]:
+            lines += _place(place, family, style, look.width)
     if len(result.families) > _most(_FAMILIES, look):
         rest = result.families[_most(_FAMILIES, look) :]
         requests = many(sum(f.requests for f in rest), "request")
