@@ -16,7 +16,7 @@ from prefixlint.caches.choose import EVICTIONS, OPTIMAL, has_capacity, has_polic
 from prefixlint.caches.marks import Marks
 from prefixlint.errors import UsageError
 from prefixlint.fleet import OPT_BLOCK, Limits, Visit
-from prefixlint.losses import Outcome, serve
+from prefixlint.losses import Blocks, Outcome, serve
 from prefixlint.marks import DEFAULT_TTL, UNMARKED, Block
 from prefixlint.results import Note
 from prefixlint.simulate import Replay, Served, scaled
@@ -112,16 +112,17 @@ def apply(
     outcomes = dict(zip(fleets, _run(log, list(fleets.values()), factors), strict=True))
     for name, outcome in outcomes.items():
         notes += _told(name, outcome)
-    shown = {name: _shown(base.engine, own, outcomes[name]) for name, (base, own) in fleets.items()}
+    block = log.table.blocks[int(log.rows[0])].block_size if log.of_blocks and log.rows.size else None
+    shown = {name: _shown(base.engine, own, outcomes[name], block) for name, (base, own) in fleets.items()}
     return Bounded({name: outcome.served for name, outcome in outcomes.items()}, shown, notes)
 
 
 def _run(log: Log, fleets: Sequence[tuple[Served, Limits]], factors: NDArray[np.float64]) -> list[Outcome]:
-    ends = [_ends(log.table, row) for row in log.rows.tolist()] if log.of_blocks else None
-    visits = _visits(log) if ends is None else _block_visits(log, ends)
+    blocks = _blocks(log) if log.of_blocks else None
+    visits = _visits(log) if blocks is None else _block_visits(log)
     lasted = np.concatenate([np.frombuffer(c, np.float64)[log.rows] for c in (log.table.first, log.table.total)])
     try:
-        return serve(visits, fleets, factors, ends, overlap=log.timed and not np.isnan(lasted).all())
+        return serve(visits, fleets, factors, blocks, overlap=log.timed and not np.isnan(lasted).all())
     except ValueError as error:
         capacity = max(limits.capacity or 0 for _, limits in fleets)
         raise UsageError(
@@ -174,11 +175,12 @@ def _own(engine: Engine, limits: Limits, log: Log) -> tuple[Limits | None, list[
     return (own if log.timed else replace(own, ttl=math.inf)), notes
 
 
-def _shown(engine: Engine, limits: Limits, outcome: Outcome) -> Limits:
+def _shown(engine: Engine, limits: Limits, outcome: Outcome, block: int | None) -> Limits:
     """Give the limits as they were in effect: whole blocks, the replicas that there were, the lifetime applied."""
     capacity = limits.capacity
     if capacity is not None:
-        capacity = capacity // engine.granularity * engine.granularity
+        size = block or engine.granularity
+        capacity = capacity // size * size
     ttl = engine.ttl if limits.ttl is None else limits.ttl
     replicas = len(outcome.load) or limits.replicas
     route = limits.route or ("round-robin" if replicas > 1 else None)
@@ -232,12 +234,12 @@ def _visits(log: Log) -> Callable[[], Iterator[Visit]]:
     return visits
 
 
-def _block_visits(log: Log, ends: Sequence[Counts]) -> Callable[[], Iterator[Visit]]:
+def _block_visits(log: Log) -> Callable[[], Iterator[Visit]]:
     table = log.table
 
     def visits() -> Iterator[Visit]:
         numbers: dict[int | str, int] = {}
-        for row, end in zip(log.rows.tolist(), ends, strict=True):
+        for row in log.rows.tolist():
             hashes = table.blocks[row].hashes
             ids = np.fromiter((numbers.setdefault(h, len(numbers)) for h in hashes), np.uint32, len(hashes))
             yield Visit(
@@ -248,15 +250,15 @@ def _block_visits(log: Log, ends: Sequence[Counts]) -> Callable[[], Iterator[Vis
                 session=table.conversation[row],
                 replica=table.replicas.values[table.replica[row]],
                 model=table.models.values[table.model[row]],
-                ends=end,
             )
 
     return visits
 
 
-def _ends(table: Table, row: int) -> Counts:
-    sizes = table.blocks[row].sizes
-    return np.fromiter(accumulate(sizes), np.int64, len(sizes))
+def _blocks(log: Log) -> Blocks:
+    contents = [log.table.blocks[row] for row in log.rows.tolist()]
+    ends = [np.fromiter(accumulate(c.sizes), np.int64, len(c.sizes)) for c in contents]
+    return Blocks(max((c.block_size for c in contents), default=1), ends)
 
 
 def _times(log: Log, row: int) -> tuple[float | None, float | None, float | None]:

@@ -63,7 +63,7 @@ class Visit(NamedTuple):
     """One request. `time` is when it comes, `first` and `total` how long until its first token and its end (seconds).
 
     None is unknown: without `time`, requests count as one second apart; without the others, a request is complete at
-    once. `ends` are, for a hash trace, the tokens up to the end of each block; the elements of `prompt` are blocks.
+    once. The elements of `prompt` are tokens, or the blocks of a hash trace.
     """
 
     namespace: Hashable
@@ -76,7 +76,6 @@ class Visit(NamedTuple):
     replica: str | None = None
     model: str | None = None
     marks: Marks | None = None
-    ends: Counts | None = None
 
 
 @dataclass(slots=True)
@@ -110,16 +109,17 @@ def follow(
     fleets: Sequence[tuple[Engine, Limits]],
     factors: Sequence[float] | NDArray[np.float64],
     *,
+    block: int = 0,
     overlap: bool = True,
 ) -> list[Followed]:
     """Replay requests in their order, through the caches of each engine with its limits.
 
     `visits` gives the requests anew each time it is called: once for all engines together, and once more for each
     replica of an optimal cache. `factors` turn the tokens of each request into those that the server counts; a capacity
-    is given in the server's. `overlap` may be False where no request says how long it took. ValueError for a pool
-    without a block.
+    is given in the server's. `block` is, for a hash trace, the tokens of a full block. `overlap` may be False where no
+    request says how long it took. ValueError for a pool without a block.
     """
-    runs = [_Run(engine, limits, factors, overlap=overlap) for engine, limits in fleets]
+    runs = [_Run(engine, limits, factors, block=block, overlap=overlap) for engine, limits in fleets]
     for number, visit in enumerate(visits()):
         for run in runs:
             run.visit(number, visit)
@@ -161,8 +161,15 @@ class _Run:
     """The replay of one engine."""
 
     def __init__(
-        self, engine: Engine, limits: Limits, factors: Sequence[float] | NDArray[np.float64], *, overlap: bool
+        self,
+        engine: Engine,
+        limits: Limits,
+        factors: Sequence[float] | NDArray[np.float64],
+        *,
+        block: int,
+        overlap: bool,
     ) -> None:
+        self._block = block
         self._overlap = overlap
         self.followed = Followed()
         self._engine = engine
@@ -171,12 +178,9 @@ class _Run:
         self._scale = float(self._factors.mean()) if self._factors.size else 1.0
         self._replicas: list[_Replica] = []
         self._route = routing.router(limits.route or "round-robin", limits.replicas, limits.seed)
-        self._block = 0  # tokens of a block of a hash trace; 0 where elements are tokens
         self._number = count()
 
     def visit(self, number: int, visit: Visit) -> None:
-        if not number and visit.ends is not None:
-            self._block = max(int(visit.ends[0]) if visit.ends.size else 1, 1)
         now = float(number) if visit.time is None else visit.time
         chosen, replica = self._choose(visit, now)
         engine = self._engine.for_model(visit.model)

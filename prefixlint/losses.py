@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     Losses = dict[MissCause, Counts]
 
 
+class Blocks(NamedTuple):
+    """The blocks of a hash trace: tokens of a full one, and for each prompt the tokens up to the end of each of its."""
+
+    size: int
+    ends: Sequence[Counts]
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What limited caches served, the prompt tokens that each replica got, and the requests larger than the pool."""
@@ -37,17 +44,19 @@ def serve(
     visits: Callable[[], Iterable[Visit]],
     fleets: Sequence[tuple[Served, Limits]],
     factors: NDArray[np.float64],
-    ends: Sequence[Counts] | None = None,
+    blocks: Blocks | None = None,
     *,
     overlap: bool = True,
 ) -> list[Outcome]:
     """Replay requests through the caches of several engines, each with its limits.
 
     Each engine is given as what it serves without limits, its counts multiplied by `factors` (one for each request,
-    other than 1 where the tokenizer is a stand-in). `ends` are the tokens up to the end of each block of each prompt of
-    a hash trace; `overlap` may be False where no request says how long it took. ValueError for a pool without a block.
+    other than 1 where the tokenizer is a stand-in). `blocks` are those of a hash trace; `overlap` may be False where no
+    request says how long it took. ValueError for a pool without a block.
     """
-    followed = follow(visits, [(base.engine, limits) for base, limits in fleets], factors, overlap=overlap)
+    ends, block = (None, 0) if blocks is None else (blocks.ends, blocks.size)
+    engines = [(base.engine, limits) for base, limits in fleets]
+    followed = follow(visits, engines, factors, block=block, overlap=overlap)
     outcomes = []
     for (base, limits), found in zip(fleets, followed, strict=True):
         load = [0] * max(limits.replicas, max(found.replica, default=-1) + 1)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from prefixlint.caches.lru import LruCache
+from prefixlint.cli import main
 from prefixlint.fleet import Limits, Visit
-from prefixlint.losses import serve
+from prefixlint.losses import Blocks, serve
 from prefixlint.model import MissCause
 from prefixlint.simulate import BlockArrival, lookup, misses, rates, run_blocks
 
-from .test_traces import ENGINES, mooncake_blocks, ragpulse_blocks, records
+from .test_traces import ENGINES, TRACES, mooncake_blocks, ragpulse_blocks, records
 
 
 def unlimited(contents):
@@ -35,16 +38,15 @@ def conversation():
             None,
             np.array([numbers.setdefault(h, len(numbers)) for h in r["hash_ids"]], np.uint32),
             time=r["timestamp"] / 1000,
-            ends=end,
         )
-        for r, end in zip(trace, ends, strict=True)
+        for r in trace
     ]
-    return visits, ends
+    return visits, Blocks(512, ends)
 
 
 def limited(mooncake, conversation, limits, engine="ideal"):
-    visits, ends = conversation
-    return serve(lambda: visits, [(mooncake.engines[engine], limits)], np.ones(len(visits)), ends)[0]
+    visits, blocks = conversation
+    return serve(lambda: visits, [(mooncake.engines[engine], limits)], np.ones(len(visits)), blocks)[0]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_mooncake_least_recently_used(mooncake, conversation, blocks, rate):
 )
 def test_mooncake_where_a_head_outlives_its_tail(conversation, blocks, tokens):
     """Another simulator's figures for the last half: blocks are used from the tail on, as vLLM frees them."""
-    visits, ends = conversation
+    visits, (_, ends) = conversation
     cache = LruCache(blocks, first="tail")
     hits = [cache.admit(None, visit.prompt).hit for visit in visits]
     half = len(hits) // 2
@@ -135,10 +137,25 @@ def test_ragpulse_with_room_for_all_is_by_path():
     ragpulse = unlimited(contents)
     numbers, ends = {}, [np.cumsum(c.sizes) for c in contents]
     visits = [
-        Visit(None, np.array([numbers.setdefault(h, len(numbers)) for h in c.hashes], np.uint32), ends=e)
-        for c, e in zip(contents, ends, strict=True)
+        Visit(None, np.array([numbers.setdefault(h, len(numbers)) for h in c.hashes], np.uint32)) for c in contents
     ]
     base, enough = ragpulse.engines["ideal"], Limits(capacity=512 * 100_000)
     fleets = [(base, enough), (base, dataclasses.replace(enough, eviction="opt"))]
-    for outcome in serve(lambda: visits, fleets, np.ones(len(visits)), ends):
+    for outcome in serve(lambda: visits, fleets, np.ones(len(visits)), Blocks(512, ends)):
         assert rates(outcome.served).cached_tokens == 3_735_727
+
+
+def test_mooncake_through_the_command_line():
+    path = str(TRACES / "mooncake-conversation.jsonl.gz")
+    options = ["--capacity", str(512 * 5_859 + 100), "--engine", "ideal", "--format", "json", "-q"]
+    (found,) = json.loads(CliRunner().invoke(main, ["analyze", path, *options]).stdout)["engines"]
+    assert found["capacity_tokens"] == 512 * 5_859
+    assert found["hit_rate_blocks"] == pytest.approx(0.1355, abs=5e-5)
+    assert found["cached_tokens"] + sum(found["misses"].values()) == found["prompt_tokens"]
+    assert found["misses"]["evicted"] > 0
+    (slow,) = json.loads(
+        CliRunner()
+        .invoke(main, ["analyze", path, "--ttl", "600:write", "--engine", "ideal", "--format", "json"])
+        .stdout
+    )["engines"]
+    assert slow["hit_rate_blocks"] == pytest.approx(0.3044, abs=5e-5)
