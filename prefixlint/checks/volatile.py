@@ -1,0 +1,120 @@
+"""Values of given kinds in the part of a prompt that other requests should share.
+
+Parameters: `kinds` (words of sources.toml), `where` (`prompt`, the default, or `tools`), `roles` (only these; default
+all), `only` (roles for single kinds), `advice` (information whatever the rule's ceiling: an order worth knowing, not a fault).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prefixlint import volatility
+from prefixlint.checks import Context
+from prefixlint.checks._words import amount, cadence
+from prefixlint.findings import Confidence, Finding, Related, Rule, Severity
+from prefixlint.placement import HEAD, Place
+from prefixlint.prompts import Period
+
+NAME = "volatile"
+
+_ACCIDENTS = frozenset({"order", "object", "json", "selection"})
+"""Kinds that nobody wants to change: wherever they stand, they are mistakes."""
+
+CONTENT_FLOOR = 8
+"""Static tokens that must follow request data: fewer are its frame (a closing tag, a colon), not shared text."""
+NEWEST_FLOOR = 16
+"""Static tokens that must follow a value inside the newest message: fewer are a phrase around it, not instructions."""
+
+
+def check(context: Context, rule: Rule) -> Iterator[Finding]:
+    """Report each place whose origin is of the rule's kinds."""
+    kinds = frozenset(rule.params["kinds"])
+    where = rule.params.get("where", "prompt")
+    roles = frozenset(rule.params.get("roles", ()))
+    only = rule.params.get("only", {})
+    for place in context.places:
+        if place.origin.kind not in kinds or (place.role == "tools") != (where == "tools"):
+            continue
+        if (roles and place.role not in roles) or place.role not in only.get(place.origin.kind, (place.role,)):
+            continue
+        if matters(place, context.min_tokens, content=bool(rule.params.get("advice"))):
+            yield report(place, rule)
+
+
+def matters(place: Place, min_tokens: int, *, content: bool) -> bool:
+    """Tell whether enough stands behind a place."""
+    if place.role == "tools":
+        return True
+    if place.newest or place.role in ("user", "tool", "assistant"):
+        return place.behind >= max(min_tokens, NEWEST_FLOOR)
+    if rule_of_history(place) if not content else recalled(place):
+        return True
+    return place.behind >= max(min_tokens, CONTENT_FLOOR if content else 1)
+
+
+def rule_of_history(place: Place) -> bool:
+    """Tell whether a history follows that the value makes the engine read again within one conversation."""
+    lasting = place.origin.kind in _ACCIDENTS or place.origin.volatility.period >= Period.MINUTE
+    return place.open_ended and lasting
+
+
+def recalled(place: Place) -> bool:
+    """Tell whether results of a search stand at the end of the system text, with the conversation behind them."""
+    sure = place.origin.evidence == "flow" or place.history
+    return place.role in ("system", "developer") and place.origin.kind in ("retrieval", "memory") and sure
+
+
+def level(place: Place, rule: Rule) -> Severity:
+    """Give the severity: the rule's ceiling, lowered by position, by how seldom the value changes, by what hides it."""
+    if rule.params.get("advice") or place.masker is not None:
+        return Severity.INFO
+    ceiling = rule.severity
+    if place.origin.volatility.period in (Period.PROCESS, Period.DAY) or place.origin.frozen:
+        ceiling = min(ceiling, Severity.WARNING if rule.severity == Severity.ERROR else Severity.INFO)
+        if place.origin.kind in ("order", "object", "environment") and not place.origin.frozen:
+            ceiling = rule.severity
+    if place.role not in HEAD and place.role != "text":
+        ceiling = min(ceiling, Severity.WARNING)
+    return ceiling
+
+
+def report(place: Place, rule: Rule) -> Finding:
+    """Give the finding of a place."""
+    origin = place.origin
+    what = origin.label or volatility.describe(origin.kind)
+    position = f"token {place.before}" if place.before else "the first token"
+    message = f"{volatility.describe(origin.kind)} (`{what}`) at {position} of {_whose(place)}{amount(place)} {cadence(place)}"
+    related = []
+    if place.span != place.hole.span:
+        related.append(Related(place.hole.span, "it fills this place"))
+    if origin.span is not None and origin.span not in (place.span, place.hole.span):
+        related.append(Related(origin.span, f"`{origin.label}` is read here"))
+    for bound in place.hole.bound:
+        if bound not in (place.span, place.hole.span) and len(related) < 4:
+            related.append(Related(bound, "the text is used here"))
+    if place.masker is not None:
+        related.append(Related(place.masker.span, "an earlier place changes at least as often; this one shows once it is fixed"))
+    return Finding(
+        rule=rule,
+        message=message,
+        span=place.span,
+        severity=level(place, rule),
+        confidence=_confidence(place, rule),
+        tokens_at_risk=place.behind,
+        related=tuple(related),
+        help=rule.help,
+        group=place.group,
+        masker=place.masker.group if place.masker is not None else None,
+    )
+
+
+def _confidence(place: Place, rule: Rule) -> Confidence:
+    if place.origin.evidence == "flow":
+        return Confidence.HIGH
+    return Confidence.LOW if rule.params.get("advice") else Confidence.MEDIUM
+
+
+def _whose(place: Place) -> str:
+    if place.role == "tools":
+        return "the tool definitions"
+    return "the text" if place.role == "text" else f"the {place.role} message"

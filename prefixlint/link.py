@@ -1,0 +1,354 @@
+"""Summaries -> prompts: which values reach a model together, in which order, under which roles.
+
+A request that shows most comes first; a sink whose text a larger one has shown already gives no prompt of its own. Text
+that only its name marks as a prompt comes last, filled by the calls that format it, wherever they are.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from prefixlint.origins import Judge
+from prefixlint.project import Project
+from prefixlint.prompts import Choice, Hole, Include, Message, Node, Prompt, Repeat, Span, Text
+from prefixlint.render import Fill, Renderer
+from prefixlint.resolve import Frame, Resolver
+from prefixlint.sources import Sink, Summary
+from prefixlint.sources._pysinks import MESSAGE_CLASSES, looks_like_messages
+from prefixlint.values import (
+    Attr,
+    Call,
+    Either,
+    Join,
+    Lit,
+    Loop,
+    Map,
+    Name,
+    Param,
+    Seq,
+    Star,
+    Template,
+    Value,
+    bare,
+    dotted,
+    text_of,
+)
+
+HISTORY = "history"
+"""The role of a gap: messages that the source does not show."""
+MAX_RENDERS = 6
+"""Calls that fill one text and are followed."""
+_ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "placeholder": HISTORY}
+_REQUEST_SYSTEM = ("system", "system_prompt", "instructions", "system_instruction", "system_message")
+_ORDER = {"call": 0, "messages": 1, "text": 2, "message": 3, "tools": 4, "named": 5}
+
+
+@dataclass(slots=True)
+class Linked:
+    """A project with what its files' sinks show; `prompts` by the file that holds the sink."""
+
+    project: Project
+    resolver: Resolver
+    renderer: Renderer
+    prompts: dict[str, list[Prompt]] = field(default_factory=lambda: defaultdict(list))
+
+    def frame(self, summary: Summary, sink: Sink) -> Frame:
+        """Give the frame of a sink."""
+        frozen = not sink.func and not sink.loop and summary.kind == "python"
+        return Frame(summary, sink.func, None, frozen, loop=sink.loop)
+
+
+def link(project: Project, paths: Iterable[str]) -> Linked:
+    """Link the files at `paths`; other files of the project are read as far as these lead to them."""
+    resolver = Resolver(project)
+    judge = Judge(resolver)
+    linked = Linked(project, resolver, Renderer(resolver, judge))
+    summaries = [summary for path in sorted(paths) if (summary := project.summary(path)) is not None]
+    renders = _Renders(linked, summaries)
+    covered: set[tuple[str, int]] = set()
+    work = [(_ORDER[sink.kind], -_size(sink.value), summary, sink) for summary in summaries for sink in summary.sinks if sink.kind in _ORDER]
+    work.sort(key=lambda item: (item[0], item[1], item[2].path, item[3].start))
+    for _, _, summary, sink in work:
+        for prompt in _prompts(linked, summary, sink, renders):
+            places = set(_places(prompt))
+            if places and not places <= covered:
+                covered |= places
+                linked.prompts[summary.path].append(prompt)
+    return linked
+
+
+def _size(value: Value) -> int:
+    value = bare(value)
+    if isinstance(value, Seq):
+        return len(value.items)
+    return sum(map(_size, value.parts)) + 1 if isinstance(value, Join) else 1
+
+
+def _places(prompt: Prompt) -> Iterator[tuple[str, int]]:
+    """Give what identifies a prompt's changing places, by file and byte."""
+    stack: list[Node] = [*prompt.tools, *(node for message in prompt.messages for node in message.nodes)]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Repeat):
+            stack.extend(node.nodes)
+            if node.source is not None:
+                yield node.source.span.path, node.source.span.start
+        elif isinstance(node, Choice):
+            for branch in node.branches:
+                stack.extend(branch)
+        elif isinstance(node, (Hole, Include)):
+            yield node.span.path, node.span.start
+
+
+def _prompts(linked: Linked, summary: Summary, sink: Sink, renders: _Renders) -> Iterator[Prompt]:
+    frame = linked.frame(summary, sink)
+    span = Span(summary.path, sink.start, sink.end)
+    if sink.kind == "call":
+        prompt = _request(linked, sink, frame, span)
+        if prompt is not None:
+            yield prompt
+    elif sink.kind == "messages":
+        messages = _Messages(linked).read(sink.value, frame)
+        if messages:
+            yield Prompt(tuple(messages), span, name=sink.name)
+    elif sink.kind == "message":
+        messages = _Messages(linked).item(sink.value, frame)
+        yield Prompt(tuple(messages), span, continues=messages[-1].role != "user" if messages else True, name=sink.name)
+    elif sink.kind == "tools":
+        yield Prompt((), span, tools=tuple(_tools(linked, sink.value, frame)), name=sink.name)
+    elif sink.kind == "text":
+        for nodes in renders.fillings(sink, frame):
+            yield Prompt((Message(sink.role, tuple(nodes), span),), span, name=sink.name)
+    elif sink.kind == "named":
+        for nodes in renders.fillings(sink, frame):
+            yield Prompt((Message(sink.role, tuple(nodes), span),), span, continues=sink.role == "system", name=sink.name)
+
+
+def _request(linked: Linked, sink: Sink, frame: Frame, span: Span) -> Prompt | None:
+    """Give the prompt of a request: tools, system text and messages that stand in one call."""
+    if not isinstance(sink.value, Call):
+        return None
+    given = dict(sink.value.kwargs)
+    value = given.get("messages", given.get("input"))
+    if value is None:
+        return None
+    reader = _Messages(linked)
+    messages = reader.read(value, frame)
+    for key in _REQUEST_SYSTEM:
+        if key in given:
+            messages = [*reader.read_system(given[key], frame), *messages]
+    tools = tuple(_tools(linked, given["tools"], frame)) if "tools" in given else ()
+    return Prompt(tuple(messages), span, tools, name=sink.name) if messages or tools else None
+
+
+def _tools(linked: Linked, value: Value, frame: Frame) -> list[Node]:
+    """Give the nodes of tool definitions: the strings in them, and what decides their order."""
+    held, inner = linked.resolver.resolve(value, frame)
+    if isinstance(held, Map):
+        nodes: list[Node] = []
+        for key, item in held.entries:
+            if text_of(key) not in ("required", "strict"):
+                nodes.extend(_tools(linked, item, inner))
+        return nodes
+    if isinstance(held, (Seq, Loop, Join)) or (isinstance(held, Call) and dotted(held.func) in ("sorted", "list", "set", "filter")):
+        if isinstance(held, Seq) and held.kind != "set":
+            return [node for item in held.items for node in _tools(linked, item, inner)]
+        return linked.renderer.elements(held, inner)
+    if isinstance(held, Star):
+        return _tools(linked, held.value, inner)
+    if isinstance(held, Either):
+        return [Choice(tuple(tuple(_tools(linked, option, inner)) for option in held.options), inner.span(held))]
+    return linked.renderer.render(held, inner)
+
+
+class _Messages:
+    """Reads lists of messages."""
+
+    def __init__(self, linked: Linked) -> None:
+        self.linked = linked
+        self.depth = 0
+
+    def read(self, value: Value, frame: Frame) -> list[Message]:
+        """Give the messages of a list; what cannot be seen is a gap of role `history`."""
+        if self.depth > 12:
+            return []
+        self.depth += 1
+        try:
+            return self._read(value, frame)
+        finally:
+            self.depth -= 1
+
+    def _read(self, value: Value, frame: Frame) -> list[Message]:
+        held, inner = self.linked.resolver.resolve(value, frame)
+        if isinstance(held, Seq):
+            return [message for item in held.items for message in self.item(item, inner)]
+        if isinstance(held, Join):
+            return [message for part in held.parts for message in self.read(part, inner)]
+        if isinstance(held, Star):
+            return self.read(held.value, inner)
+        if isinstance(held, Loop) and isinstance(held.body, Seq):
+            return [message for item in held.body.items for message in self.item(item, inner)]
+        if isinstance(held, Either):
+            shown = [self.read(option, inner) for option in held.options]
+            return max(shown, key=lambda messages: sum(message.role != HISTORY for message in messages))
+        if isinstance(held, Call):
+            last = (dotted(held.func) or "").rsplit(".", 1)[-1]
+            if last in ("from_messages", "ChatPromptTemplate") and (held.args or held.kwargs):
+                return self.read(held.args[0] if held.args else held.kwargs[0][1], inner)
+            if last in ("list", "tuple", "copy", "deepcopy") and held.args:
+                return self.read(held.args[0], inner)
+        if isinstance(held, (Lit, Template)) or isinstance(held, Join):
+            return [Message("user", tuple(self.linked.renderer.render(held, inner)), inner.span(held))]
+        return [Message(HISTORY, (), frame.span(value))]
+
+    def read_system(self, value: Value, frame: Frame) -> list[Message]:
+        """Give the system text of a request: a string, or a list of blocks."""
+        held, inner = self.linked.resolver.resolve(value, frame)
+        if looks_like_messages(held):
+            return self.read(held, inner)
+        return [Message("system", tuple(self.content(value, frame)), frame.span(value))]
+
+    def item(self, value: Value, frame: Frame) -> list[Message]:
+        """Give the message that a value is, a gap if it is none."""
+        held, inner = self.linked.resolver.resolve(value, frame)
+        if isinstance(held, Star):
+            return self.read(held.value, inner)
+        if isinstance(held, Map):
+            return [self._mapping(held, inner)]
+        if isinstance(held, Seq) and held.kind == "tuple" and len(held.items) == 2:
+            role = text_of(held.items[0]) or "text"
+            return [self._pair(_ROLES.get(role, role), held.items[1], inner)]
+        if isinstance(held, Call):
+            path = (dotted(held.func) or "").split(".")[-2:]
+            role = next((MESSAGE_CLASSES[part] for part in path if part in MESSAGE_CLASSES), "")
+            if role:
+                return [Message(role, tuple(self.linked.renderer.render(held, inner)), inner.span(held))]
+        if isinstance(held, (Loop, Seq)):
+            return self.read(held, inner)
+        return [Message(HISTORY, (), frame.span(value))]
+
+    def _mapping(self, held: Map, frame: Frame) -> Message:
+        entries = {text_of(key): item for key, item in held.entries}
+        role = entries.get("role")
+        said = text_of(self.linked.resolver.resolve(role, frame)[0]) if role is not None else None
+        said = _ROLES.get(said or "text", said or "text")
+        content = entries.get("content", entries.get("parts", entries.get("text")))
+        nodes = self.content(content, frame) if content is not None else []
+        return Message(said, tuple(nodes), frame.span(held))
+
+    def _pair(self, role: str, value: Value, frame: Frame) -> Message:
+        held, inner = self.linked.resolver.resolve(value, frame)
+        if role == HISTORY:
+            return Message(HISTORY, (), frame.span(value))
+        fill = Fill("brace", (), {}, inner.span(held))
+        fills = (fill,) if isinstance(held, (Lit, Join)) else ()
+        return Message(role, tuple(self.linked.renderer.render(held, inner, fills)), frame.span(value))
+
+    def content(self, value: Value, frame: Frame) -> list[Node]:
+        """Give the nodes of a message's content: text, or a list of blocks with text."""
+        held, inner = self.linked.resolver.resolve(value, frame)
+        if isinstance(held, Seq):
+            return [node for item in held.items for node in self._block(item, inner)]
+        return self.linked.renderer._part(value, frame, (), ())
+
+    def _block(self, value: Value, frame: Frame) -> list[Node]:
+        held, inner = self.linked.resolver.resolve(value, frame)
+        if isinstance(held, Map):
+            entries = {text_of(key): item for key, item in held.entries}
+            text = entries.get("text", entries.get("content"))
+            return self.linked.renderer._part(text, inner, (), ()) if text is not None else []
+        return self.linked.renderer._part(value, frame, (), ())
+
+
+class _Renders:
+    """Which calls fill which texts: by the literal, or the file, that their receiver resolves to."""
+
+    def __init__(self, linked: Linked, summaries: list[Summary]) -> None:
+        self.linked = linked
+        self._summaries = summaries
+        self._by_literal: dict[int, list[tuple[Call, Frame, str]]] = defaultdict(list)
+        self._by_file: dict[str, list[tuple[dict[str, tuple[Value, Frame]], Frame]]] = defaultdict(list)
+        self._built = False
+
+    def _build(self) -> None:
+        self._built = True
+        resolver, renderer = self.linked.resolver, self.linked.renderer
+        for summary in list(self.linked.project.loaded()):
+            for site in summary.renders:
+                frame = Frame(summary, site.func, None, not site.func)
+                func = site.call.func
+                if not isinstance(func, Attr):
+                    func = _as_attribute(func)
+                if func is None:
+                    continue
+                base, inner = resolver.resolve(func.base, frame)
+                call = site.call._replace(func=func)
+                for literal in _literals(base):
+                    self._by_literal[id(literal)].append((call, frame, func.name))
+                loaded = renderer._loaded(base, inner)
+                if loaded is not None and loaded[1].summary.text is loaded[0]:
+                    fill = renderer._fill(call, func.name, frame)
+                    if fill is not None:
+                        self._by_file[loaded[1].summary.path].append((fill.kwargs, frame))
+            for site in summary.calls:
+                frame = Frame(summary, site.func, None, not site.func)
+                loaded = renderer._loaded(site.call, frame)
+                if loaded is not None and site.call.kwargs:
+                    kwargs = renderer._keywords(site.call, frame)
+                    self._by_file[loaded[1].summary.path].append((kwargs, frame))
+
+    def fillings(self, sink: Sink, frame: Frame) -> Iterator[list[Node]]:
+        """Give a text's nodes, once for each call that fills it; with open placeholders if none is known."""
+        if not self._built:
+            self._build()
+        renderer = self.linked.renderer
+        held, inner = self.linked.resolver.resolve(sink.value, frame)
+        if isinstance(held, (Lit, Join)) and sink.kind == "named" or isinstance(held, Template):
+            literals = list(_literals(held))
+            calls = [call for literal in literals for call in self._by_literal.get(id(literal), ())]
+            seen: set[tuple[str, int]] = set()
+            for call, where, method in calls:
+                key = (where.summary.path, call.start)
+                if key not in seen and len(seen) < MAX_RENDERS:
+                    seen.add(key)
+                    fill = renderer._fill(call, method, where)
+                    if fill is not None:
+                        yield renderer.render(held, inner, (fill,))
+            if seen:
+                return
+            if isinstance(held, Lit) or (isinstance(held, Join) and all(isinstance(bare(p), Lit) for p in held.parts)):
+                yield renderer.render(held, inner, (Fill("brace", (), {}, inner.span(held)),))
+                return
+        bound = self._by_file.get(frame.summary.path, ()) if frame.summary.text is sink.value else ()
+        for kwargs, where in bound[:MAX_RENDERS]:
+            del where
+            yield renderer.render(sink.value, frame._replace(func="", args=kwargs))
+        if not bound:
+            if sink.role == "system" and isinstance(held, Lit) and sink.name == "":
+                yield renderer.render(held, inner, (Fill("state", (), {}, inner.span(held)),))
+            else:
+                yield renderer.render(sink.value, frame)
+
+
+def _as_attribute(func: Value) -> Attr | None:
+    """Give `module.CONST.format` as an attribute of `module.CONST`."""
+    if isinstance(func, Name) and "." in func.dotted.strip("."):
+        base, _, method = func.dotted.rpartition(".")
+        return Attr(Name(base, func.start, func.end), method, func.start, func.end)
+    return None
+
+
+def _literals(value: Value) -> Iterator[Lit]:
+    value = bare(value)
+    if isinstance(value, Lit):
+        yield value
+    elif isinstance(value, Template):
+        yield value.text
+    elif isinstance(value, Join):
+        for part in value.parts:
+            yield from _literals(part)
+    elif isinstance(value, Call) and isinstance(value.func, Name):
+        for item in (*value.args[:1], *(v for k, v in value.kwargs if k in ("template", "content"))):
+            yield from _literals(item)

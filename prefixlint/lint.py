@@ -1,0 +1,66 @@
+"""The order of a check's stages: files -> summaries -> prompts -> places -> findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from prefixlint import placement
+from prefixlint.checks import Context, checks
+from prefixlint.findings import Finding, Rule
+from prefixlint.link import Linked, link
+from prefixlint.placement import Place
+from prefixlint.project import Project
+from prefixlint.prompts import Span
+from prefixlint.sources import Diagnostic
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run of rules gave: findings in order, what went wrong, and how many files hold prompts."""
+
+    findings: tuple[Finding, ...]
+    errors: tuple[Diagnostic, ...]
+    with_prompts: int
+
+
+def run(project: Project, paths: Iterable[str], rules: Mapping[str, Rule], min_tokens: int) -> Outcome:
+    """Apply rules to files. A check that crashes is reported with its rule, and the others go on."""
+    wanted = tuple(sorted(paths))
+    linked = link(project, wanted)
+    context = Context(linked, wanted, tuple(_places(linked)), min_tokens)
+    errors = [problem for path in wanted if (summary := project.summary(path)) for problem in summary.diagnostics]
+    found: list[Finding] = []
+    available = checks()
+    for rule in rules.values():
+        check = available.get(rule.check)
+        if check is None:
+            errors.append(Diagnostic("", 0, "unknown-check", f"{rule.code} names the check {rule.check!r}, which does not exist"))
+            continue
+        try:
+            found.extend(check.check(context, rule))
+        except Exception as error:  # noqa: BLE001 (one broken check must not hide what the others found)
+            errors.append(Diagnostic("", 0, "check-crashed", f"{rule.code} {rule.name}: {type(error).__name__}: {error}"))
+    return Outcome(tuple(_deduplicated(found)), tuple(errors), len(linked.prompts))
+
+
+def _places(linked: Linked) -> Iterable[Place]:
+    for path in sorted(linked.prompts):
+        for prompt in linked.prompts[path]:
+            yield from placement.places(prompt)
+
+
+def _deduplicated(found: Iterable[Finding]) -> list[Finding]:
+    """Keep, of findings about one place by one rule, the gravest; a place known by its value beats one known by name."""
+    best: dict[tuple[str, Span], Finding] = {}
+    for finding in found:
+        key = (finding.rule.code, finding.group or finding.span)
+        old = best.get(key)
+        if old is None or _weight(finding) > _weight(old):
+            merged = finding if old is None else replace(finding, related=finding.related)
+            best[key] = merged
+    return sorted(best.values(), key=lambda f: (f.span.path, f.span.start, f.rule.code, f.span.end))
+
+
+def _weight(finding: Finding) -> tuple[int, int, int]:
+    return int(finding.severity), int(finding.confidence), finding.tokens_at_risk or 0

@@ -1,0 +1,450 @@
+"""Why a value changes: the sources that flow into it, or, where it cannot be followed, what its name says."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import NamedTuple
+
+from prefixlint import placeholders, volatility
+from prefixlint.prompts import Origin, Period, Scope, Span, Volatility
+from prefixlint.resolve import Frame, Resolver
+from prefixlint.values import (
+    Attr,
+    Call,
+    Const,
+    Either,
+    Elem,
+    Field,
+    Item,
+    Join,
+    Lit,
+    Loop,
+    Map,
+    Name,
+    Op,
+    Param,
+    Seq,
+    Slice,
+    Star,
+    Template,
+    Value,
+    Var,
+    bare,
+    dotted,
+    text_of,
+)
+
+MAX_SITES = 12
+"""Call sites that are read for one parameter."""
+MAX_STEPS = 400
+"""Values read for one place of a prompt."""
+
+_ORDER_FREE = frozenset("sorted len sum min max any all bool isinstance jinja.filter.sort jinja.filter.length jinja.filter.count".split())
+_COUNTS = frozenset("len jinja.filter.length jinja.filter.count sum bool isinstance any all hasattr callable type".split())
+_PURE = frozenset(
+    "str repr int float round format list tuple dict reversed zip map filter enumerate iter next print abs ascii bytes".split()
+)
+_CORE = frozenset("clock date age random identity environment counter selection object order".split())
+_SETTINGS = frozenset("config settings cfg conf constants self cls args options opts".split())
+ORDER = Volatility(Scope.DEPLOY, Period.PROCESS)
+_CALL = Volatility(Scope.REQUEST, Period.CALL)
+
+
+class Verdict(NamedTuple):
+    """The origins found; `constant` says that the value is known never to change."""
+
+    origins: tuple[Origin, ...] = ()
+    constant: bool = False
+
+
+UNKNOWN = Verdict()
+CONSTANT = Verdict((), True)
+
+
+def union(verdicts: list[Verdict]) -> Verdict:
+    """Give what holds for a value made of several."""
+    found: dict[tuple[str, str, Span | None], Origin] = {}
+    for verdict in verdicts:
+        for origin in verdict.origins:
+            found.setdefault((origin.kind, origin.label, origin.span), origin)
+    return Verdict(tuple(found.values()), not found and all(verdict.constant for verdict in verdicts))
+
+
+class Judge:
+    """Judges values. One instance per run: it remembers what call sites it is reading, against recursion."""
+
+    def __init__(self, resolver: Resolver) -> None:
+        self.resolver = resolver
+        self.project = resolver.project
+        self._active: set[tuple[int, int]] = set()
+        self._steps = 0
+
+    def judge(self, value: Value, frame: Frame) -> Verdict:
+        """Give why a value changes."""
+        self._steps = 0
+        self._active.clear()
+        return self._judge(value, frame)
+
+    def _judge(self, value: Value, frame: Frame) -> Verdict:
+        key = (id(value), id(frame.args))
+        self._steps += 1
+        if key in self._active or self._steps > MAX_STEPS or len(self._active) > 60:
+            return UNKNOWN
+        self._active.add(key)
+        try:
+            return self._of(value, frame)
+        finally:
+            self._active.discard(key)
+
+    def _of(self, value: Value, frame: Frame) -> Verdict:
+        if isinstance(value, (Lit, Const)):
+            return CONSTANT
+        handler = getattr(self, f"_{type(value).__name__.lower()}", None)
+        return UNKNOWN if handler is None else handler(value, frame)  # type: ignore[no-any-return]
+
+    def _all(self, values: tuple[Value, ...], frame: Frame) -> Verdict:
+        return union([self._judge(value, frame) for value in values]) if values else CONSTANT
+
+    def _origin(self, source: volatility.Source, value: Value, frame: Frame, label: str) -> Verdict:
+        if source.kind in ("constant", "static"):
+            return CONSTANT
+        origin = Origin(source.kind, source.volatility, label, frame.span(value))
+        if frame.frozen:
+            origin = replace(origin, volatility=origin.volatility.frozen(), frozen=True)
+        return Verdict((origin,))
+
+    def named(self, name: str, label: str | None = None) -> Verdict:
+        """Give what a name says."""
+        source = volatility.of_name(name)
+        if source is None:
+            return CONSTANT if _is_constant_name(name) else UNKNOWN
+        if source.kind == "static" or _is_constant_name(name):
+            return CONSTANT
+        return Verdict((Origin(source.kind, source.volatility, label or name, None, "name"),))
+
+    def _or_named(self, verdict: Verdict, name: str) -> Verdict:
+        return verdict if verdict.origins or verdict.constant else self.named(name)
+
+    def _var(self, value: Var, frame: Frame) -> Verdict:
+        return self._or_named(self._judge(value.value, frame), value.name)
+
+    def _param(self, value: Param, frame: Frame) -> Verdict:
+        bound = self.resolver.argument(value, frame)
+        if bound is not None:
+            verdict = self._judge(*bound)
+            return self._or_named(verdict, value.name)
+        if value.func and not value.func.endswith("<lambda>"):
+            verdict = self._from_callers(value, frame)
+            if verdict is not None:
+                return self._or_named(verdict, value.name)
+        return self.named(value.name)
+
+    def _from_callers(self, value: Param, frame: Frame) -> Verdict | None:
+        """Give what the calls of a function hand over, None where no call is known or one is not understood."""
+        summary = frame.summary
+        function = summary.functions.get(value.func)
+        if function is None:
+            return None
+        verdicts: list[Verdict] = []
+        for site, other in self.project.call_sites(summary, value.func)[:MAX_SITES]:
+            caller = Frame(other, site.func, None, not site.func, frame.depth + 1)
+            given = self.resolver.bound(site.call, caller, function).get(value.name)
+            if given is not None:
+                verdicts.append(self._judge(*given))
+        return union(verdicts) if verdicts else None
+
+    def _name(self, value: Name, frame: Frame) -> Verdict:
+        last = value.dotted.rsplit(".", 1)[-1]
+        if not value.dotted.startswith((".", "/")):
+            source = volatility.of_call(value.dotted)
+            if source is not None and not callable_only(value.dotted):
+                return self._origin(source, value, frame, value.dotted)
+        resolved, inner = self.resolver.resolve(value, frame)
+        if resolved is not value and not isinstance(resolved, Name):
+            return self._or_named(self._judge(resolved, inner), last)
+        found = self.project.definition(value.dotted, frame.summary)
+        if found is not None and found.kind in ("func", "class", "module"):
+            return CONSTANT
+        return self._path_named(value.dotted.lstrip("./"))
+
+    def _path_named(self, path: str) -> Verdict:
+        """Give what a dotted path says: owner and attribute together (`session.url`), else the attribute alone."""
+        parts = path.split(".")
+        if len(parts) > 1 and parts[-2] not in _SETTINGS:
+            said = self.named(f"{parts[-2]} {parts[-1]}", path)
+            if said.origins or said.constant:
+                return said
+        return self.named(parts[-1], path)
+
+    def _attr(self, value: Attr, frame: Frame) -> Verdict:
+        path = dotted(value)
+        if path is not None:
+            source = volatility.of_call(path)
+            if source is not None and source.kind != "constant" and not callable_only(path):
+                return self._origin(source, value, frame, path)
+        resolved, inner = self.resolver.resolve(value, frame)
+        if resolved is not value:
+            return self._or_named(self._judge(resolved, inner), value.name)
+        base = self._judge(value.base, frame)
+        refined = _refined(base, value.name)
+        if base.origins and any(origin.evidence == "flow" for origin in base.origins):
+            return refined
+        said = self._path_named((path or value.name).lstrip("./"))
+        if said.constant:
+            return said
+        return said if said.origins else (refined if refined.origins else UNKNOWN)
+
+    def _item(self, value: Item, frame: Frame) -> Verdict:
+        resolved, inner = self.resolver.resolve(value, frame)
+        if resolved is not value:
+            return self._judge(resolved, inner)
+        key = text_of(value.key)
+        if dotted(value.base) == "os.environ" and key is not None and _is_setting(key):
+            return UNKNOWN
+        base = self._judge(value.base, frame)
+        flowing = tuple(origin for origin in base.origins if origin.evidence == "flow")
+        if flowing:
+            return Verdict(flowing)
+        if key is not None:
+            said = self.named(key)
+            if said.origins:
+                return said
+        return Verdict(base.origins) if base.origins else UNKNOWN
+
+    def _slice(self, value: Slice, frame: Frame) -> Verdict:
+        base = self._judge(value.base, frame)
+        upper = value.upper.value if isinstance(value.upper, Const) else None
+        if value.lower is None and upper in (4, 7, 10):
+            kept = [replace(o, kind="date", volatility=Volatility(o.volatility.scope, min(Period.DAY, o.volatility.period))) if o.kind == "clock" else o for o in base.origins]
+            return Verdict(tuple(kept) if upper != 4 else (), base.constant)
+        return base
+
+    def _join(self, value: Join, frame: Frame) -> Verdict:
+        return self._all(value.parts, frame)
+
+    def _star(self, value: Star, frame: Frame) -> Verdict:
+        return self._judge(value.value, frame)
+
+    def _either(self, value: Either, frame: Frame) -> Verdict:
+        return self._all(value.options, frame)
+
+    def _field(self, value: Field, frame: Frame) -> Verdict:
+        inner = self._judge(value.value, frame)
+        if value.conversion in ("", "r", "s"):
+            address = self.address(value.value, frame)
+            if address is not None:
+                return Verdict((address,))
+        return _refined(inner, "format", value.spec) if value.spec else inner
+
+    def address(self, value: Value, frame: Frame) -> Origin | None:
+        """Give the origin of an object that prints its address."""
+        held, inner = self.resolver.resolve(value, frame)
+        found = self.resolver.instance(held, inner)
+        klass = self.project.klass(found) if found is not None else None
+        if klass is None or klass.printable:
+            return None
+        label = f"{found.name if found else ''}()"
+        return Origin("object", Volatility(Scope.DEPLOY, Period.PROCESS), label, inner.span(held))
+
+    def _seq(self, value: Seq, frame: Frame) -> Verdict:
+        inner = self._all(value.items, frame)
+        if value.kind != "set" or len(value.items) < 2:
+            return inner
+        return union([self._order(value, frame, "a set"), inner])
+
+    def _order(self, value: Value, frame: Frame, label: str) -> Verdict:
+        return Verdict((Origin("order", ORDER, label, frame.span(value), "flow", frame.frozen),))
+
+    def _map(self, value: Map, frame: Frame) -> Verdict:
+        return self._all(tuple(entry[1] for entry in value.entries), frame)
+
+    def _loop(self, value: Loop, frame: Frame) -> Verdict:
+        source = self._judge(value.source, frame)
+        body = self._judge(value.body, frame._replace(counted=(*frame.counted, id(value.source))))
+        verdict = union([source, body])
+        if value.kind == "set":
+            return union([self._order(value, frame, "a set comprehension"), verdict])
+        return verdict
+
+    def _elem(self, value: Elem, frame: Frame) -> Verdict:
+        call = bare(value.source)
+        if isinstance(call, Call) and isinstance(call.func, Name) and call.func.dotted in ("range", "itertools.count", "count"):
+            return self._counter(value, frame, call.func.dotted)
+        verdict = self._judge(value.source, frame)
+        kept = tuple(origin for origin in verdict.origins if origin.kind not in ("order", "selection"))
+        return Verdict(kept, verdict.constant)
+
+    def _counter(self, value: Value, frame: Frame, label: str) -> Verdict:
+        source = value.source if isinstance(value, Elem) else value
+        if id(source) in frame.counted or not frame.loop:
+            return UNKNOWN
+        return Verdict((Origin("counter", _CALL, label, frame.span(value)),))
+
+    def _template(self, value: Template, frame: Frame) -> Verdict:
+        del frame
+        return union([self.named(name) for name in placeholders.names(value.text.text, value.style)] or [CONSTANT])
+
+    def _op(self, value: Op, frame: Frame) -> Verdict:
+        if value.name in ("compare", "not", "?", "while", "loop"):
+            return UNKNOWN
+        inner = self._all(value.operands, frame)
+        if value.name == "counter":
+            return self._counter(value, frame, "counter")
+        if value.name == "index":
+            return self._counter(value.operands[0], frame, "enumerate") if value.operands else UNKNOWN
+        if value.name == "-" and len(value.operands) == 2 and not any(map(_is_delta, value.operands)):
+            if any(origin.kind == "clock" for origin in inner.origins):
+                return Verdict(tuple(_aged(origin) for origin in inner.origins))
+        if value.name in ("|", "&", "^", "-") and _set_like(value):
+            return union([self._order(value, frame, "a set"), Verdict(tuple(o for o in inner.origins if o.kind != "order"))])
+        if value.name == "lambda":
+            return inner
+        return Verdict(inner.origins, inner.constant and value.name != "?")
+
+    def _call(self, value: Call, frame: Frame) -> Verdict:
+        path = dotted(value.func)
+        if path is not None:
+            special = self._known_call(value, path, frame)
+            if special is not None:
+                return special
+        found = self.resolver.callee(value, frame)
+        if found is not None:
+            verdict = UNKNOWN
+            if found[0].returns is not None:
+                verdict = self._judge(found[0].returns, self.resolver.entered(value, frame, *found))
+            return verdict if verdict.origins or verdict.constant else self._said_by_callee(value, frame)
+        if isinstance(value.func, Attr):
+            return self._method(value, value.func, frame)
+        if path is not None and "." in path.strip("."):
+            source = volatility.of_method(path.rsplit(".", 1)[-1])
+            if source is not None and path.split(".", 1)[0] not in sys.stdlib_module_names:
+                return self._origin(source, value, frame, f"{path.lstrip('./')}()")
+        inner = self._arguments(value, frame)
+        if path in _PURE or path in ("textwrap.dedent", "textwrap.indent", "inspect.cleandoc", "json.dumps"):
+            return self._or_json(value, path or "", frame, inner)
+        kept = tuple(origin for origin in inner.origins if origin.kind in _CORE and origin.evidence == "flow")
+        return Verdict(kept) if kept else self._said_by_callee(value, frame)
+
+    def _or_json(self, value: Call, path: str, frame: Frame, inner: Verdict) -> Verdict:
+        if path != "json.dumps" or not value.args or any(key == "sort_keys" for key, _ in value.kwargs):
+            return inner
+        if self.keyed_elsewhere(value.args[0], frame):
+            origin = Origin("json", Volatility(Scope.REQUEST, Period.CALL), "json.dumps", frame.span(value))
+            return union([Verdict((origin,)), inner])
+        return inner
+
+    def keyed_elsewhere(self, value: Value, frame: Frame) -> bool:
+        """Tell whether a dict's key order may come from outside this code: merged, spread, or built from `**kwargs`."""
+        held, inner = self.resolver.resolve(value, frame)
+        if isinstance(held, Map):
+            return any(key is None for key, _ in held.entries)
+        if isinstance(held, Op):
+            return held.name == "|"
+        if isinstance(held, Loop) and held.kind == "dict":
+            return any(origin.kind == "order" for origin in self._judge(held.source, inner).origins)
+        return isinstance(held, Call) and isinstance(held.func, Name) and held.func.dotted == "vars"
+
+    def _known_call(self, value: Call, path: str, frame: Frame) -> Verdict | None:
+        """Judge functions that sources.toml or Python itself defines."""
+        if path in _COUNTS:
+            return UNKNOWN
+        if path in _ORDER_FREE:
+            inner = self._arguments(value, frame)
+            return Verdict(tuple(o for o in inner.origins if o.kind not in ("order", "selection")), inner.constant)
+        if path.startswith((".", "/")):
+            return None
+        source = volatility.of_call(path)
+        if source is None:
+            return None
+        if path in ("random.Random", "numpy.random.default_rng", "numpy.random.RandomState") and not value.args:
+            source = volatility.Source("selection", _CALL)
+        if path in ("set", "frozenset") and not value.args:
+            return CONSTANT
+        if path in ("id", "hash", "object", "set", "frozenset") and not _is_builtin(value.func):
+            return None
+        if path in ("os.getenv", "os.environ.get") and value.args and (secret := text_of(value.args[0])) and _is_setting(secret):
+            return UNKNOWN
+        verdict = self._origin(source, value, frame, f"{path}()")
+        if source.kind == "clock" and path.rsplit(".", 1)[-1] in ("strftime", "strftime_now") and value.args:
+            return _refined(verdict, "strftime", text_of(value.args[0]))
+        if source.kind in ("order", "selection"):
+            return union([verdict, self._arguments(value, frame)])
+        return verdict
+
+    def _arguments(self, value: Call, frame: Frame) -> Verdict:
+        return self._all((*value.args, *(item for _, item in value.kwargs)), frame)
+
+    def _method(self, value: Call, func: Attr, frame: Frame) -> Verdict:
+        base = self._judge(func.base, frame)
+        argument = text_of(value.args[0]) if value.args else None
+        flowing = Verdict(tuple(origin for origin in base.origins if origin.evidence == "flow"))
+        if flowing.origins:
+            refined = _refined(flowing, func.name, argument)
+            if func.name in ("format", "join"):
+                return union([base, self._arguments(value, frame)])
+            return refined
+        if func.name in ("format", "join", "replace", "format_map", "%", "render", "substitute", "safe_substitute"):
+            return union([base, self._arguments(value, frame)])
+        if func.name in ("get", "pop", "setdefault") and argument is not None:
+            said = self.named(argument)
+            return said if said.origins else UNKNOWN
+        source = volatility.of_method(func.name)
+        if source is not None and dotted(func.base) not in ("re", "regex", "pattern"):
+            return self._origin(source, value, frame, f"{func.name}()")
+        if base.origins:
+            return _refined(base, func.name, argument)
+        return self._said_by_callee(value, frame)
+
+    def _said_by_callee(self, value: Call, frame: Frame) -> Verdict:
+        name = dotted(value.func) or (value.func.name if isinstance(value.func, Attr) else "")
+        source = volatility.of_callee(name) if name else None
+        if source is None:
+            return UNKNOWN
+        return Verdict((Origin(source.kind, source.volatility, f"{name.lstrip('./')}()", frame.span(value), "name"),))
+
+
+def callable_only(path: str) -> bool:
+    """Tell whether a name from the table changes only when it is called: a function that is not called is no source."""
+    return not path.startswith(("os.environ", "sys.", "platform"))
+
+
+def _refined(verdict: Verdict, step: str, argument: str | None = None) -> Verdict:
+    if not verdict.origins:
+        return verdict
+    kept = tuple(origin for each in verdict.origins if (origin := volatility.refine(each, step, argument)) is not None)
+    return Verdict(kept, not kept)
+
+
+def _aged(origin: Origin) -> Origin:
+    return replace(origin, kind="age") if origin.kind == "clock" else origin
+
+
+def _is_delta(value: Value) -> bool:
+    held = bare(value)
+    return isinstance(held, Call) and (dotted(held.func) or "").endswith(("timedelta", "relativedelta", "duration"))
+
+
+def _set_like(value: Value) -> bool:
+    held = bare(value)
+    if isinstance(held, Op):
+        return held.name in ("|", "&", "^", "-") and any(map(_set_like, held.operands))
+    if isinstance(held, Seq):
+        return held.kind == "set"
+    if isinstance(held, Loop):
+        return held.kind == "set"
+    return isinstance(held, Call) and isinstance(held.func, Name) and held.func.dotted in ("set", "frozenset")
+
+
+def _is_builtin(func: Value) -> bool:
+    return isinstance(func, Name) and "." not in func.dotted
+
+
+def _is_constant_name(name: str) -> bool:
+    last = name.rsplit(".", 1)[-1]
+    return len(last) > 1 and last.isupper() and last[0].isalpha()
+
+
+def _is_setting(name: str) -> bool:
+    """Tell whether an environment variable is a setting of the deployment rather than a fact of machine or user."""
+    return name.upper() not in ("USER", "USERNAME", "LOGNAME", "HOME", "PWD", "HOSTNAME", "SHELL", "PATH", "TERM", "LANG", "TZ", "COMPUTERNAME")

@@ -1,0 +1,175 @@
+"""Where in its prompt a changing value stands, and what that costs: the static tokens behind it, and what hides it.
+
+Tokens are estimated at four characters each; nothing here needs a tokenizer. Text of unknown length (a constant defined
+elsewhere, a file read at run time) counts as `UNKNOWN_TOKENS`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+from prefixlint import volatility
+from prefixlint.prompts import Hole, Origin, Prompt, Segment, Span, Text, flatten
+
+CHARS_PER_TOKEN = 4.0
+"""The usual rule of thumb for English text in current vocabularies."""
+UNKNOWN_TOKENS = 64
+"""Tokens that a text of unknown length counts as: a short paragraph."""
+HEAD = ("tools", "system", "developer")
+CONTENT = frozenset({"input", "retrieval", "memory", "tools"})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One reason at one place of a prompt.
+
+    `behind` are the static tokens behind the place that other requests share: in the newest message only those of that
+    message. `before` are the static tokens in front of it. `open_ended` says that a conversation may follow, `history` that
+    the source shows it to. `newest` says that it stands in the last message. `masker` is an earlier place that changes at least as widely and as
+    often.
+    """
+
+    prompt: Prompt
+    hole: Hole
+    origin: Origin
+    role: str
+    behind: int
+    before: int
+    open_ended: bool
+    newest: bool
+    repeated: bool
+    history: bool
+    masker: Place | None = None
+
+    @property
+    def span(self) -> Span:
+        """Where to report: the argument that brings a followed value, else the place in the text."""
+        argument = self.hole.argument
+        return argument if argument is not None and self.origin.evidence == "flow" else self.hole.span
+
+    @property
+    def group(self) -> Span:
+        """The place in the text, whoever fills it."""
+        return self.hole.span
+
+
+def places(prompt: Prompt) -> list[Place]:
+    """Give the places of a prompt in the order in which a model reads them."""
+    segments = flatten(prompt)
+    sizes = [_size(segment) for segment in segments]
+    widest = _widest(segments, sizes)
+    out: list[Place] = []
+    for index, segment in enumerate(segments):
+        if isinstance(segment.node, Hole):
+            for origin in _reasons(segment.node):
+                place = _place(prompt, segments, sizes, widest, index, segment.node, origin)
+                out.append(place)
+    return _masked(out, segments)
+
+
+def _reasons(hole: Hole) -> list[Origin]:
+    """Give one origin of each kind, the fastest; content counts only where nothing worse is known."""
+    best: dict[str, Origin] = {}
+    for origin in hole.origins:
+        old = best.get(origin.kind)
+        if old is None or (origin.evidence == "flow", origin.volatility.period) > (
+            old.evidence == "flow",
+            old.volatility.period,
+        ):
+            best[origin.kind] = origin
+    if "clock" in best and best.get("date") is not None:
+        del best["date"]
+    core = [origin for kind, origin in best.items() if kind not in CONTENT]
+    return core or list(best.values())[:1]
+
+
+def _size(segment: Segment) -> float:
+    node = segment.node
+    if segment.repeated:
+        return 0.0
+    if isinstance(node, Text):
+        return len(node.text) / CHARS_PER_TOKEN
+    if isinstance(node, Hole) and node.constant and not node.origins:
+        return UNKNOWN_TOKENS if any(map(_is_text_name, node.names)) else 0.0
+    return 0.0
+
+
+def _is_text_name(name: str) -> bool:
+    last = name.rsplit(".", 1)[-1]
+    source = volatility.of_name(name)
+    return (source is not None and source.kind == "static") or (len(last) > 2 and last.isupper()) or "." in name
+
+
+def _widest(segments: list[Segment], sizes: list[float]) -> dict[int, int]:
+    """Give, for each choice, the branch with the most static text: the others cannot stand beside it."""
+    totals: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for segment, size in zip(segments, sizes, strict=True):
+        for choice, branch in segment.branch:
+            totals[choice][branch] += size
+    return {choice: max(branches, key=lambda b: (branches[b], -b)) for choice, branches in totals.items()}
+
+
+def _place(
+    prompt: Prompt,
+    segments: list[Segment],
+    sizes: list[float],
+    widest: dict[int, int],
+    index: int,
+    hole: Hole,
+    origin: Origin,
+) -> Place:
+    segment = segments[index]
+    own = dict(segment.branch)
+    newest = _is_newest(prompt, segment)
+    behind = before = 0.0
+    for other, size in enumerate(sizes):
+        if not size:
+            continue
+        candidate = segments[other]
+        if any(own.get(choice, widest[choice]) != branch for choice, branch in candidate.branch):
+            continue
+        if other < index:
+            before += size
+        elif not newest or candidate.message == segment.message:
+            behind += size
+    history = _history_after(prompt, segment)
+    return Place(
+        prompt=prompt,
+        hole=hole,
+        origin=origin,
+        role=segment.role,
+        behind=round(behind),
+        before=round(before),
+        open_ended=history or segment.role in HEAD,
+        newest=newest,
+        repeated=segment.repeated,
+        history=history,
+    )
+
+
+def _is_newest(prompt: Prompt, segment: Segment) -> bool:
+    return segment.role in ("user", "tool") and segment.message == len(prompt.messages) - 1
+
+
+def _history_after(prompt: Prompt, segment: Segment) -> bool:
+    return segment.message >= 0 and any(m.role == "history" for m in prompt.messages[segment.message + 1 :])
+
+
+def _masked(found: list[Place], segments: list[Segment]) -> list[Place]:
+    branches = {id(segment.node): dict(segment.branch) for segment in segments}
+    out: list[Place] = []
+    for place in found:
+        own = branches.get(id(place.hole), {})
+        masker = None
+        for earlier in out:
+            if earlier.hole is place.hole or earlier.hole.span == place.hole.span:
+                continue
+            theirs = branches.get(id(earlier.hole), {})
+            apart = any(own.get(choice, branch) != branch for choice, branch in theirs.items())
+            hides = place.origin.volatility <= earlier.origin.volatility
+            if hides and not apart and all(choice in own for choice in theirs):
+                masker = earlier
+                break
+        out.append(place if masker is None else replace(place, masker=masker))
+    return out

@@ -1,0 +1,532 @@
+"""Values -> nodes: what a value is as text, with every place that a run fills.
+
+Formatting is undone from the inside: `A.format(x=v)` renders `A` with a *fill* that waits for the placeholders of the
+literals it meets, whatever file they are in. A hole's span is the place in the text; `bound` are the arguments and
+interpolations that lead there, the nearest to the value first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from prefixlint import placeholders
+from prefixlint.origins import Judge, Verdict
+from prefixlint.prompts import Choice, Hole, Include, Node, Repeat, Span, Text
+from prefixlint.resolve import Frame, Resolver
+from prefixlint.sources import _jinja
+from prefixlint.textmap import offset
+from prefixlint.values import (
+    Attr,
+    Call,
+    Const,
+    Either,
+    Field,
+    Item,
+    Join,
+    Lit,
+    Loop,
+    Map,
+    Name,
+    Op,
+    Param,
+    Seq,
+    Star,
+    Template,
+    Value,
+    Var,
+    bare,
+    dotted,
+    text_of,
+)
+
+MAX_NODES = 4000
+"""Nodes of one prompt; what comes behind is left out."""
+MAX_NESTING = 40
+
+_BRACE_METHODS = frozenset("format format_map partial format_prompt format_messages aformat invoke ainvoke".split())
+_DOLLAR_METHODS = frozenset("substitute safe_substitute".split())
+_SAME_TEXT = frozenset(
+    "strip lstrip rstrip lower upper title capitalize removeprefix removesuffix expandtabs encode decode getvalue "
+    "with_config bind".split()
+)
+_SAME_FUNCTIONS = frozenset(
+    "str textwrap.dedent dedent inspect.cleandoc cleandoc textwrap.indent typing.cast cast markupsafe.Markup html.unescape "
+    "jinja.filter.trim jinja.filter.safe jinja.filter.string jinja.filter.indent jinja.filter.default jinja.filter.d list tuple".split()
+)
+_TEXT_ARGUMENTS = ("content", "template", "text", "prompt", "prompt_template")
+_TEMPLATE_CLASSES = frozenset("PromptTemplate ChatPromptTemplate StringPromptTemplate SystemMessagePromptTemplate HumanMessagePromptTemplate".split())
+_TEXT_CLASSES = frozenset("SystemMessage HumanMessage AIMessage UserMessage AssistantMessage Message ChatMessage TextContent TextBlock Part".split())
+
+
+class Fill(NamedTuple):
+    """Arguments waiting for the placeholders of a style; `at` is the call."""
+
+    style: str
+    args: tuple[tuple[Value, Frame], ...]
+    kwargs: dict[str, tuple[Value, Frame]]
+    at: Span
+
+
+class Renderer:
+    """Renders values of a project."""
+
+    def __init__(self, resolver: Resolver, judge: Judge) -> None:
+        self.resolver = resolver
+        self.judge = judge
+        self.project = resolver.project
+        self._depth = 0
+        self._count = 0
+
+    def render(self, value: Value, frame: Frame, fills: tuple[Fill, ...] = (), via: tuple[Span, ...] = ()) -> list[Node]:
+        """Give a value's nodes."""
+        if self._depth >= MAX_NESTING or self._count > MAX_NODES:
+            return []
+        self._depth += 1
+        try:
+            nodes = self._nodes(value, frame, fills, via)
+        finally:
+            self._depth -= 1
+        self._count += len(nodes)
+        if self._depth == 0:
+            self._count = 0
+        return nodes
+
+    def _nodes(self, value: Value, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]) -> list[Node]:
+        if isinstance(value, Lit):
+            return self._literal(value, frame, fills, via)
+        if isinstance(value, Template):
+            return self._template(value, frame, fills, via)
+        if isinstance(value, Const):
+            return [Text(str(value.value), frame.span(value))]
+        if isinstance(value, Field):
+            return self._place(value.value, frame, via, frame.span(value), field=value)
+        if isinstance(value, Join):
+            return [node for part in value.parts for node in self._part(part, frame, fills, via)]
+        if isinstance(value, Either):
+            branches = tuple(tuple(self.render(option, frame, fills, via)) for option in value.options)
+            return [Choice(branches, frame.span(value))]
+        if isinstance(value, Loop):
+            return self._repeat(value, frame, fills, via)
+        if isinstance(value, Call):
+            return self._call(value, frame, fills, via)
+        if isinstance(value, (Seq, Map)):
+            return self._shown(value, frame, fills, via)
+        return self._place(value, frame, via, frame.span(value), fills=fills)
+
+    def _part(self, part: Value, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]) -> list[Node]:
+        """Render an operand of a concatenation: a name is a place of its own."""
+        if isinstance(part, (Var, Param, Name, Attr, Item)):
+            return self._place(part, frame, via, frame.span(part), fills=fills)
+        return self.render(part, frame, fills, via)
+
+    # ------------------------------------------------------------------ literals and placeholders
+
+    def _literal(self, lit: Lit, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]) -> list[Node]:
+        if not fills:
+            return [Text(lit.text, frame.span(lit))] if lit.text else []
+        fill, rest = fills[0], fills[1:]
+        if fill.style == "jinja":
+            value, _ = _jinja.lower(lit, frame.summary.path)
+            inner = frame._replace(func="", args=fill.kwargs)
+            return self.render(value, inner, rest, (fill.at, *via))
+        parts = self._replaced(lit, fill) if fill.style == "replace" else placeholders.parts(lit.text, fill.style)
+        return self._filled(lit, parts, frame, fill, rest, via)
+
+    def _template(self, template: Template, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]) -> list[Node]:
+        fill = fills[0] if fills else Fill(template.style, (), {}, frame.span(template))
+        if template.style == "jinja":
+            return self._literal(template.text, frame, (fill._replace(style="jinja"), *fills[1:]), via)
+        parts = placeholders.parts(template.text.text, template.style)
+        return self._filled(template.text, parts, frame, fill, fills[1:], via)
+
+    def _replaced(self, lit: Lit, fill: Fill) -> list[placeholders.Part]:
+        old = next(iter(fill.kwargs))
+        out: list[placeholders.Part] = []
+        position = 0
+        while (found := lit.text.find(old, position)) >= 0:
+            if found > position:
+                out.append(placeholders.Part(position, found, None, lit.text[position:found]))
+            out.append(placeholders.Part(found, found + len(old), old))
+            position = found + len(old)
+        out.append(placeholders.Part(position, len(lit.text), None, lit.text[position:]))
+        return out
+
+    def _filled(
+        self,
+        lit: Lit,
+        parts: Sequence[placeholders.Part],
+        frame: Frame,
+        fill: Fill,
+        rest: tuple[Fill, ...],
+        via: tuple[Span, ...],
+    ) -> list[Node]:
+        nodes: list[Node] = []
+        number = 0
+        for part in parts:
+            span = Span(frame.summary.path, offset(lit, part.start), offset(lit, part.end))
+            if part.name is None:
+                nodes.extend(self._text(part.text, span, frame, rest, via))
+                continue
+            bound = fill.kwargs.get(part.name)
+            if bound is None and (part.name == "" or part.name.isdigit()):
+                index = int(part.name) if part.name else number
+                number += 1
+                bound = fill.args[index] if index < len(fill.args) else None
+            if bound is None and fill.style == "percent" and part.name == "" and len(fill.args) == 1:
+                bound = fill.args[0]
+            head = part.name.split(".")[0].split("[")[0].split(":")[-1]
+            if bound is None and head != part.name:
+                bound = fill.kwargs.get(head)
+            if bound is None:
+                nodes.append(self._unbound(part.name, span, via))
+            else:
+                nodes.extend(self._bound(bound, part, span, via))
+        return nodes
+
+    def _text(self, text: str, span: Span, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]) -> list[Node]:
+        if not text:
+            return []
+        if fills:
+            return self._literal(Lit(text, span.start, span.end, ((0, span.start),)), frame, fills, via)
+        return [Text(text, span)]
+
+    def _unbound(self, name: str, span: Span, via: tuple[Span, ...]) -> Node:
+        verdict = self.judge.named(name, "{" + name + "}")
+        return Hole((name,), verdict.origins, span, verdict.constant, via)
+
+    def _bound(
+        self, bound: tuple[Value, Frame], part: placeholders.Part, span: Span, via: tuple[Span, ...]
+    ) -> list[Node]:
+        value, frame = bound
+        field = Field(value, part.conversion, part.spec, value.start, value.end)
+        nodes = self._place(value, frame, (frame.span(value), *via), span, field=field, name=part.name or "")
+        return nodes
+
+    # ------------------------------------------------------------------ values in a place
+
+    def _place(
+        self,
+        value: Value,
+        frame: Frame,
+        via: tuple[Span, ...],
+        span: Span,
+        *,
+        field: Field | None = None,
+        fills: tuple[Fill, ...] = (),
+        name: str = "",
+    ) -> list[Node]:
+        """Render what stands in a place: text is written out, anything else is a hole."""
+        held, inner = self.resolver.resolve(value, frame)
+        if self._is_text(held, inner):
+            return self.render(held, inner, fills, (span, *via))
+        verdict = self.judge.judge(field if field is not None else value, frame)
+        names = tuple(dict.fromkeys(each for each in (name, _called(value), _called(held)) if each))
+        if not verdict.origins and not verdict.constant and name:
+            verdict = self.judge.named(name)
+        argument = via[0] if name and via else self._template_argument(value, frame)
+        return [Hole(names, verdict.origins, span, verdict.constant, via, argument)]
+
+    def _template_argument(self, value: Value, frame: Frame) -> Span | None:
+        """Give the argument of the render call that fills a template's variable."""
+        param = bare(value)
+        bound = self.resolver.argument(param, frame) if isinstance(param, Param) and not param.func else None
+        return bound[1].span(bound[0]) if bound is not None else None
+
+    def _is_text(self, value: Value, frame: Frame) -> bool:
+        if isinstance(value, (Lit, Template)):
+            return True
+        if isinstance(value, Join):
+            return any(isinstance(part, (Lit, Field, Template)) or self._is_text(self.resolver.resolve(part, frame)[0], frame) for part in value.parts[:40])
+        if isinstance(value, Either):
+            return any(self._is_text(*self.resolver.resolve(option, frame)) for option in value.options)
+        if isinstance(value, Loop):
+            return value.kind == "text"
+        if isinstance(value, Call):
+            return self._makes_text(value, frame)
+        return False
+
+    def _makes_text(self, call: Call, frame: Frame) -> bool:
+        path = dotted(call.func) or ""
+        if isinstance(call.func, Attr):
+            method = call.func.name
+            base, inner = self.resolver.resolve(call.func.base, frame)
+            if method == "join":
+                return isinstance(base, Lit)
+            if method in _BRACE_METHODS | _DOLLAR_METHODS | {"%", "replace", "render"} | _SAME_TEXT:
+                return self._is_text(base, inner) or (method == "render" and self._loaded(base, inner) is not None)
+            return self._file(call, frame) is not None
+        if path in _SAME_FUNCTIONS:
+            return bool(call.args) and self._is_text(*self.resolver.resolve(call.args[0], frame))
+        return path.startswith(("jinja.include", "jinja.extends", "jinja.block")) or self._text_class(path) or self._loaded(call, frame) is not None
+
+    def _text_class(self, path: str) -> bool:
+        return any(part in _TEMPLATE_CLASSES or part in _TEXT_CLASSES for part in path.split(".")[-2:]) or path == "string.Template"
+
+    # ------------------------------------------------------------------ calls
+
+    def _call(self, call: Call, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]) -> list[Node]:
+        path = dotted(call.func) or ""
+        if isinstance(call.func, Attr):
+            nodes = self._method(call, call.func, frame, fills, via)
+            if nodes is not None:
+                return nodes
+        elif path in _SAME_FUNCTIONS and call.args:
+            return self._part(call.args[0], frame, fills, via)
+        elif path.startswith("jinja."):
+            nodes = self._jinja(path, call, frame, fills, via)
+            if nodes is not None:
+                return nodes
+        elif self._text_class(path):
+            return self._of_class(call, path, frame, fills, via)
+        held, inner = self.resolver.resolve(call, frame)
+        if held is not call:
+            return self._place(held, inner, (frame.span(call), *via), inner.span(held), fills=fills) if not self._is_text(held, inner) else self.render(held, inner, fills, (frame.span(call), *via))
+        loaded = self._loaded(call, frame)
+        if loaded is not None:
+            text, of_file = loaded
+            of_file = of_file._replace(args=self._keywords(call, frame))
+            return self.render(text, of_file, fills, (frame.span(call), *via))
+        return self._place(call, frame, via, frame.span(call), fills=fills)
+
+    def _method(
+        self, call: Call, func: Attr, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]
+    ) -> list[Node] | None:
+        method = func.name
+        if method in _SAME_TEXT:
+            return self._part(func.base, frame, fills, via)
+        if method == "join" and call.args:
+            separator = text_of(self.resolver.resolve(func.base, frame)[0])
+            if separator is not None:
+                return self.elements(call.args[0], frame, fills, via)
+            return None
+        fill = self._fill(call, method, frame)
+        if fill is not None:
+            base, inner = self.resolver.resolve(func.base, frame)
+            loaded = self._loaded(base, inner) if method.startswith("render") or not self._is_text(base, inner) else None
+            if loaded is not None:
+                text, of_file = loaded
+                if method.startswith("render"):
+                    return self.render(text, of_file._replace(args=fill.kwargs), fills, via)
+                return self.render(text, of_file._replace(args=fill.kwargs), (fill, *fills), via)
+            if method.startswith("render"):
+                return self.render(base, inner, (fill, *fills), via) if self._is_text(base, inner) else None
+            return self.render(base, inner, (fill, *fills), via) if self._is_text(base, inner) else None
+        text = self._file(call, frame)
+        return text if text is None else text
+
+    def _fill(self, call: Call, method: str, frame: Frame) -> Fill | None:
+        at = frame.span(call)
+        if method == "replace":
+            old = text_of(self.resolver.resolve(call.args[0], frame)[0]) if len(call.args) >= 2 else None
+            if old and any(sign in old for sign in "{<[$%#@_") and len(old) > 2:
+                return Fill("replace", (), {old: (call.args[1], frame)}, at)
+            return Fill("replace", (), {"\0": (call.args[1], frame)}, at) if len(call.args) >= 2 else None
+        if method == "%":
+            spread = self.resolver.spread(call.args[0], frame) if len(call.args) == 1 else {}
+            return Fill("percent", tuple((arg, frame) for arg in call.args), spread, at)
+        kwargs = self._keywords(call, frame)
+        if method in ("invoke", "ainvoke", "format_map") or (method.startswith("render") and call.args):
+            for arg in call.args[:1]:
+                kwargs.update(self.resolver.spread(arg, frame))
+        if method in _BRACE_METHODS:
+            return Fill("brace", tuple((arg, frame) for arg in call.args), kwargs, at)
+        if method in _DOLLAR_METHODS:
+            for arg in call.args[:1]:
+                kwargs.update(self.resolver.spread(arg, frame))
+            return Fill("dollar", (), kwargs, at)
+        return Fill("jinja", (), kwargs, at) if method in ("render", "render_async") else None
+
+    def _keywords(self, call: Call, frame: Frame) -> dict[str, tuple[Value, Frame]]:
+        out: dict[str, tuple[Value, Frame]] = {}
+        for name, value in call.kwargs:
+            if name == "**":
+                out.update(self.resolver.spread(value, frame))
+            else:
+                out[name] = (value, frame)
+        return out
+
+    def _of_class(
+        self, call: Call, path: str, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]
+    ) -> list[Node]:
+        content = next((value for name, value in call.kwargs if name in _TEXT_ARGUMENTS), None)
+        content = content if content is not None else (call.args[0] if call.args else None)
+        if content is None:
+            return []
+        if path == "string.Template":
+            return self.render(content, frame, fills, via)
+        if any(part in _TEMPLATE_CLASSES for part in path.split(".")[-2:]):
+            given = text_of(dict(call.kwargs).get("template_format"))
+            style = {"jinja2": "jinja", "mustache": "mustache"}.get(given or "", "brace")
+            outer = fills[0].kwargs if fills else {}
+            kwargs = dict(self.resolver.spread(dict(call.kwargs)["partial_variables"], frame)) if "partial_variables" in dict(call.kwargs) else {}
+            fill = Fill(style, (), {**kwargs, **outer}, frame.span(call))
+            return self.render(content, frame, (fill, *fills[1:]), via)
+        return self._part(content, frame, fills, via)
+
+    def _jinja(
+        self, path: str, call: Call, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]
+    ) -> list[Node] | None:
+        if path in ("jinja.include", "jinja.extends") and call.args:
+            target = text_of(self.resolver.resolve(call.args[0], frame)[0])
+            found = self.project.template(target, frame.summary.path) if target else None
+            at = frame.span(call.args[0])
+            if found is None or found.text is None:
+                return [Include(target or "?", at)]
+            blocks = {f"block {name}": (value, frame) for name, value in call.kwargs}
+            args = {**(frame.args or {}), **blocks} if frame.args is not None or blocks else None
+            return self.render(found.text, Frame(found, "", args, depth=frame.depth + 1), fills, (at, *via))
+        if path == "jinja.block":
+            replaced = (frame.args or {}).get(f"block {text_of(call.args[0])}")
+            value, inner = replaced if replaced is not None else (call.args[1], frame)
+            return self.render(value, inner, fills, via)
+        if path == "jinja.filter.join" and call.args:
+            return self.elements(call.args[0], frame, fills, via)
+        return None
+
+    # ------------------------------------------------------------------ files
+
+    def _loaded(self, value: Value, frame: Frame) -> tuple[Value, Frame] | None:
+        """Give the text of the file that a value names: `env.get_template("x.j2")`, `load_prompt("x")`, `from_string(s)`."""
+        if not isinstance(value, Call):
+            return None
+        last = _last(value)
+        if last in ("from_string", "Template", "from_template") and value.args:
+            text, inner = self.resolver.resolve(value.args[0], frame)
+            if isinstance(text, Lit):
+                lowered, _ = _jinja.lower(text, inner.summary.path)
+                return lowered, inner._replace(func="", args={})
+            return self._loaded(text, inner)
+        if not any(word in last for word in ("template", "prompt", "load", "read", "render", "open", "instruction")):
+            return None
+        for arg in (*value.args[:2], *(item for name, item in value.kwargs if name in ("name", "path", "template", "template_name"))):
+            target = text_of(self.resolver.resolve(arg, frame)[0])
+            if target and len(target) < 200 and "\n" not in target and " " not in target:
+                found = self.project.template(target, frame.summary.path)
+                if found is not None and found.text is not None:
+                    return found.text, Frame(found, "", {}, depth=frame.depth + 1)
+        return None
+
+    def _file(self, call: Call, frame: Frame) -> list[Node] | None:
+        """Render `open("x").read()` and `Path("x").read_text()`: the file's text, or text of unknown length."""
+        if not isinstance(call.func, Attr) or call.func.name not in ("read", "read_text"):
+            return None
+        base, inner = self.resolver.resolve(call.func.base, frame)
+        if not isinstance(base, Call) and not isinstance(base, Op):
+            return None
+        values = list(base.args) if isinstance(base, Call) else list(base.operands)
+        for arg in reversed(values):
+            target = text_of(self.resolver.resolve(arg, inner)[0])
+            if target and "." in target and "\n" not in target:
+                found = self.project.template(target, frame.summary.path)
+                if found is not None and isinstance(found.text, (Lit, Template)):
+                    lit = found.text.text if isinstance(found.text, Template) else found.text
+                    return self.render(lit, Frame(found, "", {}))
+                return [Hole((target,), (), frame.span(call), constant=True)]
+        return None
+
+    # ------------------------------------------------------------------ sequences
+
+    def elements(self, value: Value, frame: Frame, fills: tuple[Fill, ...] = (), via: tuple[Span, ...] = ()) -> list[Node]:
+        """Render a sequence's elements one after the other."""
+        if self._depth >= MAX_NESTING:
+            return []
+        self._depth += 1
+        try:
+            return self._elements(value, frame, fills, via)
+        finally:
+            self._depth -= 1
+
+    def _elements(self, value: Value, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]) -> list[Node]:
+        held, inner = self.resolver.resolve(value, frame)
+        if isinstance(held, Seq):
+            nodes = [node for item in held.items for node in self._element(item, inner, fills, via)]
+            if held.kind == "set" and len(held.items) > 1:
+                source = Hole((), self.judge.judge(held, inner).origins, inner.span(held))
+                return [Repeat(tuple(nodes), inner.span(held), source)]
+            return nodes
+        if isinstance(held, Star):
+            return self.elements(held.value, inner, fills, via)
+        if isinstance(held, Join):
+            return [node for part in held.parts for node in self.elements(part, inner, fills, via)]
+        if isinstance(held, Either):
+            return [Choice(tuple(tuple(self.elements(o, inner, fills, via)) for o in held.options), inner.span(held))]
+        if isinstance(held, Loop):
+            return self._repeat(held, inner, fills, via)
+        path = dotted(held.func) if isinstance(held, Call) else None
+        if isinstance(held, Call) and path in ("list", "tuple", "filter", "map", "reversed", "iter") and held.args:
+            nodes = self.elements(held.args[-1], inner, fills, via)
+            return nodes
+        if isinstance(held, Call) and path == "sorted" and held.args:
+            return [_ordered(node) for node in self.elements(held.args[0], inner, fills, via)]
+        verdict = self.judge.judge(value, frame)
+        names = tuple(dict.fromkeys(each for each in (_called(value), _called(held)) if each))
+        return [Hole(names, verdict.origins, frame.span(value), verdict.constant, via)]
+
+    def _element(self, item: Value, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]) -> list[Node]:
+        if isinstance(item, Star):
+            return self.elements(item.value, frame, fills, via)
+        return self._part(item, frame, fills, via)
+
+    def _repeat(self, loop: Loop, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]) -> list[Node]:
+        inner = frame._replace(counted=(*frame.counted, id(loop.source)))
+        if isinstance(loop.body, Seq) and loop.kind == "items":
+            nodes = [node for item in loop.body.items for node in self._element(item, inner, fills, via)]
+        elif isinstance(loop.body, Loop) and loop.kind != "text":
+            nodes = self._repeat(loop.body, inner, fills, via)
+        else:
+            nodes = self._part(loop.body, inner, fills, via)
+        verdict = self.judge.judge(loop.source, frame)
+        if loop.kind == "set":
+            verdict = self.judge.judge(loop, frame)
+        if verdict.constant:
+            return nodes
+        name = _called(loop.source)
+        source = Hole((name,) if name else (), verdict.origins, frame.span(loop.source))
+        return [Repeat(tuple(nodes), frame.span(loop), source)]
+
+    def _shown(self, value: Seq | Map, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]) -> list[Node]:
+        """Render a list or dict that is written as such: its strings, keys included."""
+        if isinstance(value, Seq):
+            return self.elements(value, frame, fills, via)
+        nodes: list[Node] = []
+        for key, item in value.entries:
+            if key is not None:
+                nodes.extend(self._part(key, frame, fills, via))
+            nodes.extend(self._part(item, frame, fills, via))
+        return nodes
+
+    def verdict(self, value: Value, frame: Frame) -> Verdict:
+        """Give why a value changes."""
+        return self.judge.judge(value, frame)
+
+
+def _ordered(node: Node) -> Node:
+    """Take the order out of what decides a loop, because it was sorted."""
+    if isinstance(node, Repeat) and node.source is not None:
+        kept = tuple(origin for origin in node.source.origins if origin.kind not in ("order", "selection"))
+        return Repeat(node.nodes, node.span, Hole(node.source.names, kept, node.source.span))
+    if isinstance(node, Hole):
+        kept = tuple(origin for origin in node.origins if origin.kind not in ("order", "selection"))
+        return Hole(node.names, kept, node.span, node.constant, node.bound)
+    return node
+
+
+def _called(value: Value) -> str:
+    """Give what a value is called, as a reader would say it."""
+    name = dotted(value)
+    if name is not None:
+        return name.lstrip("./")
+    if isinstance(value, Call):
+        inner = dotted(value.func)
+        return f"{inner.lstrip('./')}()" if inner else ""
+    if isinstance(value, Item):
+        return text_of(value.key) or _called(value.base)
+    return ""
+
+
+def _last(call: Call) -> str:
+    func = bare(call.func)
+    if isinstance(func, Attr):
+        return func.name
+    return func.dotted.rsplit(".", 1)[-1] if isinstance(func, Name) else ""

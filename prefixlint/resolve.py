@@ -1,0 +1,202 @@
+"""Follows a value to what it is: through local names, parameters, constants, attributes and functions of the project."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from prefixlint.project import Definition, Project
+from prefixlint.prompts import Span
+from prefixlint.sources import Function, Summary
+from prefixlint.values import (
+    Attr,
+    Call,
+    Const,
+    Either,
+    Elem,
+    Item,
+    Map,
+    Name,
+    Op,
+    Param,
+    Seq,
+    Star,
+    Value,
+    Var,
+    text_of,
+)
+
+MAX_DEPTH = 40
+"""Names and calls followed one after the other for one value."""
+
+
+class Frame(NamedTuple):
+    """Where a value is read: its file, the function at work, what that function was called with (None: not known).
+
+    `frozen` says that the code runs once, when the module is imported. `depth` counts calls. `counted` are the sources
+    of the loops around, whose elements are written one after the other. `loop` says that the sink stands in a loop.
+    """
+
+    summary: Summary
+    func: str = ""
+    args: Mapping[str, tuple[Value, Frame]] | None = None
+    frozen: bool = False
+    depth: int = 0
+    counted: tuple[int, ...] = ()
+    loop: bool = False
+
+    def span(self, value: Value) -> Span:
+        """Give a value's place."""
+        return Span(self.summary.path, value.start, value.end)
+
+
+class Resolver:
+    """Resolves values of a project."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+
+    def resolve(self, value: Value, frame: Frame) -> tuple[Value, Frame]:
+        """Give what a value is, and the frame to read it in; a value that leads no further is itself."""
+        for _ in range(MAX_DEPTH):
+            step = self._step(value, frame)
+            if step is None:
+                break
+            value, frame = step
+        return value, frame
+
+    def _step(self, value: Value, frame: Frame) -> tuple[Value, Frame] | None:
+        if isinstance(value, Var):
+            return value.value, frame
+        if isinstance(value, Param):
+            return self.argument(value, frame)
+        if isinstance(value, Name):
+            return self._constant(self.project.definition(value.dotted, frame.summary), value)
+        if isinstance(value, Attr):
+            return self._attribute(value, frame)
+        if isinstance(value, Item):
+            return self._item(value, frame)
+        if isinstance(value, Call):
+            found = self.callee(value, frame)
+            if found is not None and found[0].returns is not None and frame.depth < MAX_DEPTH:
+                return found[0].returns, self.entered(value, frame, *found)
+        return None
+
+    def argument(self, param: Param, frame: Frame) -> tuple[Value, Frame] | None:
+        """Give what a parameter is bound to, if the call is known."""
+        if frame.args is None or param.func != frame.func:
+            return None
+        return frame.args.get(param.name)
+
+    def _constant(self, found: Definition | None, value: Value) -> tuple[Value, Frame] | None:
+        if found is None or found.kind != "const":
+            return None
+        constant = found.summary.constants[found.name]
+        for attribute in found.rest:
+            constant = Attr(constant, attribute, value.start, value.end)
+        cls = found.name.rsplit(".", 1)[0]
+        own = "." in found.name and cls in found.summary.classes
+        params = own and any(isinstance(part, Param) for part in _shallow(constant))
+        return constant, Frame(found.summary, frozen=not params, depth=0)
+
+    def _attribute(self, value: Attr, frame: Frame) -> tuple[Value, Frame] | None:
+        base, inner = self.resolve(value.base, frame)
+        if isinstance(base, Name) and base is not value.base:
+            return Name(f"{base.dotted}.{value.name}", value.start, value.end), inner
+        found = self.instance(base, inner)
+        if found is None:
+            return None
+        member = self.project.member(found.summary, found.name, value.name)
+        return self._constant(member, value) if member is not None else None
+
+    def instance(self, value: Value, frame: Frame) -> Definition | None:
+        """Give the class of which a value is an instance."""
+        if not isinstance(value, Call) or not isinstance(value.func, Name):
+            return None
+        found = self.project.definition(value.func.dotted, frame.summary)
+        return found if found is not None and found.kind == "class" else None
+
+    def _item(self, value: Item, frame: Frame) -> tuple[Value, Frame] | None:
+        base, inner = self.resolve(value.base, frame)
+        key, _ = self.resolve(value.key, frame)
+        if isinstance(base, Map):
+            wanted = text_of(key)
+            for entry in reversed(base.entries):
+                if wanted is not None and text_of(entry[0]) == wanted:
+                    return entry[1], inner
+        if isinstance(base, Seq) and isinstance(key, Const) and isinstance(key.value, int) and base.kind != "set":
+            items = base.items
+            if -len(items) <= key.value < len(items) and not any(isinstance(item, Star) for item in items):
+                return items[key.value], inner
+        return None
+
+    def callee(self, call: Call, frame: Frame) -> tuple[Function, Definition] | None:
+        """Give the function of the project that a call calls."""
+        found: Definition | None = None
+        func = call.func.value if isinstance(call.func, Var) else call.func
+        if isinstance(func, Param):
+            bound = self.argument(func, frame)
+            func, frame = bound if bound is not None else (func, frame)
+        if isinstance(func, Name):
+            if "." not in func.dotted:
+                return None
+            found = self.project.definition(func.dotted, frame.summary)
+        elif isinstance(func, Attr):
+            base, inner = self.resolve(func.base, frame)
+            cls = self.instance(base, inner)
+            if cls is not None:
+                found = self.project.member(cls.summary, cls.name, func.name)
+        function = self.project.function(found) if found is not None else None
+        return (function, found) if function is not None and found is not None else None
+
+    def entered(self, call: Call, frame: Frame, function: Function, found: Definition) -> Frame:
+        """Give the frame in which a called function's result is read."""
+        return Frame(
+            found.summary, found.name, self.bound(call, frame, function), frame.frozen, frame.depth + 1, frame.counted
+        )
+
+    def bound(self, call: Call, frame: Frame, function: Function) -> dict[str, tuple[Value, Frame]]:
+        """Match arguments with parameters; what a spread hides stays unbound."""
+        args: dict[str, tuple[Value, Frame]] = {}
+        for name, value in function.defaults:
+            args[name] = (value, frame._replace(args=None))
+        for name, value in zip(function.params, call.args, strict=False):
+            if isinstance(value, Star):
+                break
+            args[name] = (value, frame)
+        for name, value in call.kwargs:
+            if name != "**":
+                args[name] = (value, frame)
+        return args
+
+    def spread(self, value: Value, frame: Frame) -> dict[str, tuple[Value, Frame]]:
+        """Give the entries of a mapping that is spread into a call, as far as they are literal."""
+        held, inner = self.resolve(value, frame)
+        if isinstance(held, Either):
+            return self.spread(held.options[0], inner)
+        out: dict[str, tuple[Value, Frame]] = {}
+        if isinstance(held, Map):
+            for key, item in held.entries:
+                name = text_of(key)
+                if name is not None:
+                    out[name] = (item, inner)
+                elif key is None:
+                    out.update(self.spread(item, inner))
+        elif isinstance(held, Call) and isinstance(held.func, Name) and held.func.dotted == "dict":
+            out.update((name, (item, inner)) for name, item in held.kwargs if name != "**")
+        return out
+
+
+def _shallow(value: Value) -> list[Value]:
+    """Give a value and its nearest parts, enough to see whether it depends on a parameter."""
+    out, stack = [], [(value, 0)]
+    while stack and len(out) < 200:
+        part, depth = stack.pop()
+        out.append(part)
+        if isinstance(part, Var):
+            stack.append((part.value, depth))
+        elif depth < 4 and isinstance(part, (Attr, Item, Call, Either, Op, Elem)):
+            inner = [part.base] if isinstance(part, (Attr, Item)) else [x for x in part if isinstance(x, tuple)]
+            for item in inner:
+                stack.extend((each, depth + 1) for each in (item if type(item) is tuple else (item,)) if hasattr(each, "start"))
+    return out

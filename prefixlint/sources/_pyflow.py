@@ -1,0 +1,405 @@
+"""Python statements, followed once in order: what each name holds, what a function returns, what reaches a model.
+
+Branches are followed apart and merged; what a branch or a loop adds to an accumulator (`+=`, `append`, `write`) stays an
+optional or repeated part of it, so that the parts before and after keep their order.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from prefixlint.sources import Class, Function, _pysinks
+from prefixlint.sources._pyexpr import bind, lower
+from prefixlint.sources._pyscope import MAX_OPTIONS, Scope, bind_parameters, parameters
+from prefixlint.values import (
+    Attr,
+    Call,
+    Const,
+    Either,
+    Elem,
+    Join,
+    Lit,
+    Loop,
+    Name,
+    Op,
+    Seq,
+    Star,
+    Value,
+    Var,
+    bare,
+    dotted,
+)
+
+Env = dict[str, Value]
+
+
+def run(statements: Sequence[ast.stmt], scope: Scope) -> bool:
+    """Follow statements; True if control never reaches their end."""
+    for statement in statements:
+        handler = _HANDLERS.get(type(statement))
+        if handler is not None and handler(statement, scope):
+            return True
+    return False
+
+
+def _assign(node: ast.Assign, scope: Scope) -> None:
+    value = lower(node.value, scope)
+    for target in node.targets:
+        bind(target, value, scope)
+
+
+def _annotated(node: ast.AnnAssign, scope: Scope) -> None:
+    if node.value is not None:
+        bind(node.target, lower(node.value, scope), scope)
+
+
+def _augmented(node: ast.AugAssign, scope: Scope) -> None:
+    start, end = scope.at(node)
+    old = lower(node.target, scope)
+    value = lower(node.value, scope)
+    if not isinstance(node.op, ast.Add):
+        bind(node.target, Op("counter" if scope.loops else "?", (old, value), start, end), scope)
+        return
+    held = old.value if isinstance(old, Var) else old
+    if isinstance(value, Const) and value.value is not None:
+        bind(node.target, Op("counter", (old, value), start, end), scope)
+        return
+    parts = held.parts if isinstance(held, Join) else (held,)
+    bind(node.target, Join((*parts, value), held.start, end), scope)
+
+
+def _expression(node: ast.Expr, scope: Scope) -> None:
+    if isinstance(node.value, ast.Constant):
+        return
+    value = lower(node.value, scope)
+    if isinstance(value, Call):
+        _mutate(value, scope)
+
+
+def _mutate(call: Call, scope: Scope) -> None:
+    """Apply `x.append(v)` and its like to what the name holds."""
+    shuffled = dotted(call.func) in ("random.shuffle", "numpy.random.shuffle") and len(call.args) == 1
+    if shuffled and isinstance(call.args[0], (Var, Name)):
+        name = call.args[0].name if isinstance(call.args[0], Var) else call.args[0].dotted.removeprefix(".")
+        if "." not in name:
+            scope.env[name] = Call(call.func, call.args, (), call.start, call.end)
+            _share(name, scope)
+        return
+    if not isinstance(call.func, Attr):
+        return
+    base, method = call.func.base, call.func.name
+    key = base.name if isinstance(base, Var) else dotted(base) if isinstance(base, Name) else None
+    if key is None or method not in _MUTATIONS:
+        return
+    own = f"{scope.selfname}.{key.removeprefix(f'.{scope.cls}.')}" if scope.cls and key.startswith(f".{scope.cls}.") else key
+    held = base.value if isinstance(base, Var) else scope.env.get(own.removeprefix("."), base)
+    if held.__class__ is Call and (dotted(held.func) or "").endswith("StringIO"):
+        held = Join(tuple(held.args[:1]), held.start, held.end)
+    scope.env[own.removeprefix(".")] = _MUTATIONS[method](held, call)
+    _share(own.removeprefix("."), scope)
+
+
+def _share(name: str, scope: Scope) -> None:
+    """Let the module know what a mutation of an attribute of the instance, or of a module name, left behind."""
+    if scope.cls and name.startswith(f"{scope.selfname}."):
+        scope.module.add_constant(f"{scope.cls}.{name.split('.', 1)[1]}", scope.env[name])
+
+
+def _append(held: Value, call: Call) -> Value:
+    if not call.args:
+        return held
+    return _extended(held, call.args[0], call)
+
+
+def _extended(held: Value, item: Value, call: Call) -> Value:
+    inner = bare(held)
+    if isinstance(inner, Seq) and inner.kind == "list":
+        return Seq("list", (*inner.items, item), inner.start, call.end)
+    if isinstance(inner, Join) and inner.parts and isinstance(inner.parts[-1], Seq):
+        last = inner.parts[-1]
+        return Join((*inner.parts[:-1], Seq("list", (*last.items, item), last.start, call.end)), inner.start, call.end)
+    return Join((held, Seq("list", (item,), call.start, call.end)), held.start, call.end)
+
+
+def _extend(held: Value, call: Call) -> Value:
+    if not call.args:
+        return held
+    added = bare(call.args[0])
+    if isinstance(added, Seq) and added.kind in ("list", "tuple"):
+        for item in added.items:
+            held = _extended(held, item, call)
+        return held
+    return _extended(held, Star(call.args[0], call.start, call.end), call)
+
+
+def _insert(held: Value, call: Call) -> Value:
+    if len(call.args) != 2:
+        return held
+    inner, where = bare(held), bare(call.args[0])
+    if isinstance(where, Const) and where.value == 0:
+        if isinstance(inner, Seq):
+            return Seq("list", (call.args[1], *inner.items), inner.start, inner.end)
+        return Join((Seq("list", (call.args[1],), call.start, call.end), held), held.start, held.end)
+    return _extended(held, call.args[1], call)
+
+
+def _write(held: Value, call: Call) -> Value:
+    if not call.args:
+        return held
+    inner = bare(held)
+    if isinstance(inner, Name):
+        return held
+    parts = inner.parts if isinstance(inner, Join) else (held,)
+    return Join((*parts, call.args[0]), held.start, call.end)
+
+
+def _sort(held: Value, call: Call) -> Value:
+    return Call(Name("sorted", call.start, call.end), (held,), (), call.start, call.end)
+
+
+_MUTATIONS: dict[str, Callable[[Value, Call], Value]] = {
+    "append": _append,
+    "extend": _extend,
+    "insert": _insert,
+    "write": _write,
+    "sort": _sort,
+}
+
+
+def _return(node: ast.Return, scope: Scope) -> bool:
+    if node.value is not None:
+        scope.returns.append(lower(node.value, scope))
+    return True
+
+
+def _stop(node: ast.stmt, scope: Scope) -> bool:
+    del node, scope
+    return True
+
+
+def _if(node: ast.If, scope: Scope) -> bool:
+    if _is_main_guard(node):
+        scope.loops += 0
+    lower(node.test, scope)
+    return _branches([node.body, node.orelse], scope)
+
+
+def _is_main_guard(node: ast.If) -> bool:
+    return isinstance(node.test, ast.Compare) and isinstance(node.test.left, ast.Name) and node.test.left.id == "__name__"
+
+
+def _branches(bodies: Sequence[Sequence[ast.stmt]], scope: Scope) -> bool:
+    """Follow alternatives from the same state and merge what they leave."""
+    before = scope.env
+    left: list[Env] = []
+    for body in bodies:
+        scope.env = dict(before)
+        if run(body, scope):
+            _pysinks.of_names(scope.env, before, scope)
+        else:
+            left.append(scope.env)
+    if not left:
+        scope.env = before
+        return True
+    merged = left[0]
+    for other in left[1:]:
+        merged = _merge_env(merged, other)
+    scope.env = merged
+    return False
+
+
+def _merge_env(left: Env, right: Env) -> Env:
+    out = dict(left)
+    for name, value in right.items():
+        old = left.get(name)
+        out[name] = value if old is None or old is value else merge(old, value)
+    return out
+
+
+def merge(left: Value, right: Value) -> Value:
+    """Give a value that is `left` or `right`; what both share at their beginning stays in common."""
+    if isinstance(left, Seq) and isinstance(right, Seq) and left.kind == right.kind == "list":
+        shared = _shared(left.items, right.items)
+        rest = Either(
+            (
+                Seq("list", left.items[shared:], left.start, left.end),
+                Seq("list", right.items[shared:], right.start, right.end),
+            ),
+            left.start,
+            left.end,
+        )
+        return Seq("list", (*left.items[:shared], Star(rest, left.start, left.end)), left.start, max(left.end, right.end))
+    first, second = _parts(left, right), _parts(right, left)
+    shared = _shared(first, second)
+    if shared:
+        rest_left, rest_right = (_joined(rest, left) for rest in (first[shared:], second[shared:]))
+        return Join((*first[:shared], Either((rest_left, rest_right), left.start, left.end)), left.start, left.end)
+    options = [*(left.options if isinstance(left, Either) else (left,)), right]
+    if any(option is right for option in options[:-1]) or len(options) > MAX_OPTIONS:
+        return left
+    return Either(tuple(options), left.start, left.end)
+
+
+def _parts(value: Value, other: Value) -> tuple[Value, ...]:
+    if isinstance(value, Join):
+        return (value,) if isinstance(other, Join) and any(part is value for part in other.parts[:1]) else value.parts
+    return (value,)
+
+
+def _joined(parts: Sequence[Value], like: Value) -> Value:
+    if any(isinstance(part, Seq) for part in parts):
+        return Join(tuple(parts), like.start, like.end)
+    return Join(tuple(parts), like.start, like.end) if parts else Lit("", like.end, like.end)
+
+
+def _shared(left: Sequence[Value], right: Sequence[Value]) -> int:
+    count = 0
+    for one, two in zip(left, right, strict=False):
+        if one is not two:
+            break
+        count += 1
+    return count
+
+
+def _for(node: ast.For | ast.AsyncFor, scope: Scope) -> None:
+    source = lower(node.iter, scope)
+    before = dict(scope.env)
+    scope.loops += 1
+    bind(node.target, Elem(source, source.start, source.end), scope)
+    _loop(node, source, before, scope)
+
+
+def _while(node: ast.While, scope: Scope) -> None:
+    start, end = scope.at(node)
+    before = dict(scope.env)
+    scope.loops += 1
+    lower(node.test, scope)
+    _loop(node, Op("while", (), start, start + len("while")), before, scope)
+
+
+def _loop(node: ast.For | ast.AsyncFor | ast.While, source: Value, before: Env, scope: Scope) -> None:
+    start, end = scope.at(node)
+    body = scope.env
+    scope.env = dict(body)
+    run(node.body, scope)
+    _pysinks.of_names(scope.env, body, scope)
+    scope.loops -= 1
+    after = dict(before)
+    for name, value in scope.env.items():
+        old = before.get(name)
+        if old is value:
+            continue
+        after[name] = value if old is None else _repeated(old, value, source, start, end)
+    scope.env = after
+    run(node.orelse, scope)
+
+
+def _repeated(old: Value, new: Value, source: Value, start: int, end: int) -> Value:
+    """Give what a loop leaves of a name: what it held, and what each round added or put there."""
+    if isinstance(old, Seq) and isinstance(new, Seq):
+        shared = _shared(old.items, new.items)
+        if shared == len(old.items):
+            added = Seq("list", new.items[shared:], new.start, new.end)
+            loop = Loop(source, added, "items", None, start, end)
+            return Seq("list", (*old.items, Star(loop, start, end)), old.start, end)
+    if isinstance(new, Join):
+        first = old.parts if isinstance(old, Join) else (old,)
+        if 0 < len(first) <= len(new.parts) and _shared(first, new.parts) == len(first):
+            rest = new.parts[len(first) :]
+            if rest and all(isinstance(part, Seq) for part in rest):
+                items = tuple(item for part in rest if isinstance(part, Seq) for item in part.items)
+                loop = Loop(source, Seq("list", items, start, end), "items", None, start, end)
+                return Join((*first, Seq("list", (Star(loop, start, end),), start, end)), old.start, end)
+            return Join((*first, Loop(source, Join(rest, start, end), "text", None, start, end)), old.start, end)
+    return Either((old, new), old.start, old.end) if not isinstance(new, Op) else new
+
+
+def _with(node: ast.With | ast.AsyncWith, scope: Scope) -> bool:
+    for item in node.items:
+        value = lower(item.context_expr, scope)
+        if item.optional_vars is not None:
+            bind(item.optional_vars, value, scope)
+    return run(node.body, scope)
+
+
+def _try(node: ast.Try | ast.TryStar, scope: Scope) -> bool:
+    stopped = _branches([[*node.body, *node.orelse], *(handler.body for handler in node.handlers)], scope)
+    return run(node.finalbody, scope) or stopped
+
+
+def _match(node: ast.Match, scope: Scope) -> bool:
+    lower(node.subject, scope)
+    return _branches([*(case.body for case in node.cases), []], scope)
+
+
+def _delete(node: ast.Delete, scope: Scope) -> None:
+    for target in node.targets:
+        if isinstance(target, ast.Subscript):
+            value = lower(target, scope)
+            scope.sink("expr", value, name="delete")
+
+
+def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
+    method = bool(scope.cls) and not scope.func
+    prefix = scope.func or scope.cls
+    name = f"{prefix}.{node.name}" if prefix else node.name
+    names, selfname = parameters(node, method=method)
+    inner = Scope(scope.module, name, scope.cls, scope, selfname or scope.selfname)
+    defaults = tuple(zip(reversed(names), (lower(d, scope) for d in reversed(node.args.defaults)), strict=False))
+    decorators = tuple(dotted(lower(d.func if isinstance(d, ast.Call) else d, scope)) or "" for d in node.decorator_list)
+    bind_parameters(inner, node, names)
+    initial = dict(inner.env)
+    if not run(node.body, inner):
+        _pysinks.of_names(inner.env, initial, inner)
+    returns = tuple(inner.returns)
+    value: Value | None = None
+    if returns:
+        value = returns[0] if len(returns) == 1 else Either(returns[-MAX_OPTIONS:], *scope.at(node))
+        for each in returns:
+            _pysinks.of_return(each, node.name, decorators, inner)
+    start, end = scope.at(node)
+    scope.module.functions[name] = Function(tuple(names), value, defaults, start, end)
+    if not scope.is_module and not method:
+        scope.env[node.name] = Name(f".{name}", start, end)
+
+
+def _class(node: ast.ClassDef, scope: Scope) -> None:
+    prefix = scope.cls or scope.func
+    name = f"{prefix}.{node.name}" if prefix else node.name
+    inner = Scope(scope.module, "", name, scope)
+    bases = tuple(dotted(lower(base, scope)) or "?" for base in node.bases)
+    decorators = [dotted(lower(d.func if isinstance(d, ast.Call) else d, scope)) or "" for d in node.decorator_list]
+    run(node.body, inner)
+    own = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+    printable = bool(own & {"__repr__", "__str__", "__format__"}) or any(bases) or any(decorators)
+    scope.module.classes[name] = Class(bases, printable)
+    for attribute, value in inner.env.items():
+        scope.module.add_constant(f"{name}.{attribute}", value)
+    _pysinks.of_names(inner.env, {}, inner)
+
+
+_HANDLERS: dict[type[ast.stmt], Callable[[Any, Scope], bool | None]] = {
+    ast.Assign: _assign,
+    ast.AnnAssign: _annotated,
+    ast.AugAssign: _augmented,
+    ast.Expr: _expression,
+    ast.Return: _return,
+    ast.Raise: _stop,
+    ast.Continue: _stop,
+    ast.Break: _stop,
+    ast.If: _if,
+    ast.For: _for,
+    ast.AsyncFor: _for,
+    ast.While: _while,
+    ast.With: _with,
+    ast.AsyncWith: _with,
+    ast.Try: _try,
+    ast.TryStar: _try,
+    ast.Match: _match,
+    ast.Delete: _delete,
+    ast.FunctionDef: _function,
+    ast.AsyncFunctionDef: _function,
+    ast.ClassDef: _class,
+}

@@ -1,0 +1,302 @@
+"""Which values of a Python file reach a model: by the shape of calls and dicts, and by what names say."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from prefixlint.sources._pyscope import Scope, words
+from prefixlint.values import (
+    Attr,
+    Call,
+    Either,
+    Field,
+    Item,
+    Join,
+    Lit,
+    Loop,
+    Map,
+    Name,
+    Param,
+    Seq,
+    Slice,
+    Star,
+    Template,
+    Value,
+    Var,
+    bare,
+    dotted,
+    text_of,
+)
+
+SYSTEM_KEYS = frozenset(
+    "system system_prompt system_message system_instruction system_instructions instructions instruction sys_prompt "
+    "preamble global_instruction custom_instructions additional_instructions backstory persona systemPrompt system_text "
+    "system_content developer_message".split()
+)
+PROMPT_KEYS = frozenset("prompt prompt_template user_prompt initial_prompt suffix_prompt prompt_text".split())
+MESSAGE_KEYS = frozenset("messages input contents history input_items message_history".split())
+TOOL_KEYS = frozenset("tools functions function_declarations tool_schemas".split())
+CACHE_KEYS = frozenset(
+    "messages input prompt_cache_key extra_body response_format reasoning reasoning_effort effort tool_choice cache_salt "
+    "prompt_logprobs maxlen text_format thinking metadata user".split()
+)
+MESSAGE_CLASSES = {
+    "SystemMessage": "system",
+    "SystemChatMessage": "system",
+    "SystemMessagePromptTemplate": "system",
+    "SystemPromptPart": "system",
+    "DeveloperMessage": "developer",
+    "HumanMessage": "user",
+    "UserMessage": "user",
+    "HumanMessagePromptTemplate": "user",
+    "UserPromptPart": "user",
+    "AIMessage": "assistant",
+    "AssistantMessage": "assistant",
+    "ToolMessage": "tool",
+}
+TEMPLATE_CLASSES = frozenset("PromptTemplate FewShotPromptTemplate ChatPromptTemplate StringPromptTemplate".split())
+RENDERS = frozenset(
+    "format format_map render render_async substitute safe_substitute partial invoke ainvoke format_prompt "
+    "format_messages replace %".split()
+)
+PROMPT_WORDS = frozenset("prompt prompts system instruction instructions persona backstory preamble sysprompt".split())
+_WEAK_WORDS = frozenset("template message messages context text header head intro summary guidelines rules".split())
+_TOOL_WORDS = frozenset("tool tools functions".split())
+_HISTORY_WORDS = frozenset("msgs messages history conversation chat".split())
+_SYSTEM_METHODS = frozenset("append_instructions add_system_message set_system_prompt add_instructions".split())
+_SYSTEM_DECORATORS = frozenset("system_prompt instructions".split())
+_NOT_TEXT = frozenset("path file filename url dir key id name names title label logger".split())
+_IMPERATIVE = re.compile(
+    r"\b(?:You are|You're|Your (?:task|job|goal|role)|You (?:must|will|should|have|can)|Act as|Follow these|Given the|Answer|"
+    r"Respond|Do not|Don't|Always|Never|Make sure|Ensure|Based on|Please|Use the following|Write|Generate|Summari[sz]e|Analy[sz]e)\b"
+)
+_LONG = 120
+"""Characters of imperative static text from which a text counts as a prompt whatever its name."""
+
+
+def of_call(call: Call, scope: Scope) -> None:
+    """Note what a call sends, and the call itself where other files or rules need it."""
+    func = call.func
+    path = dotted(func) or ""
+    last = func.name if isinstance(func, Attr) else path.rsplit(".", 1)[-1]
+    owner = path.rsplit(".", 2)[-2] if path.count(".") else ""
+    _keywords(call.kwargs, scope)
+    if last in MESSAGE_CLASSES or owner in MESSAGE_CLASSES:
+        scope.sink("message", call, MESSAGE_CLASSES.get(last) or MESSAGE_CLASSES[owner])
+    elif last in TEMPLATE_CLASSES or owner in TEMPLATE_CLASSES:
+        messages = last in ("from_messages", "ChatPromptTemplate")
+        scope.sink("messages" if messages else "text", call)
+    elif last in _SYSTEM_METHODS:
+        for arg in call.args:
+            scope.sink("text", arg, "system")
+    for arg in call.args:
+        if looks_like_messages(arg):
+            scope.sink("messages", arg)
+    if any(key in CACHE_KEYS for key, _ in call.kwargs):
+        scope.sink("call", call, name=last)
+    elif last in ("append", "insert", "extend") and call.args:
+        scope.sink("call", call, name=last)
+    if isinstance(func, Attr) and last in RENDERS:
+        scope.note_call(call, renders=True)
+    elif isinstance(func, Name) and last in RENDERS and "." in path.strip("."):
+        scope.note_call(call, renders=True)
+    elif _project_call(func, last):
+        scope.note_call(call, renders=False)
+
+
+def _project_call(func: Value, last: str) -> bool:
+    if isinstance(func, Name):
+        root = func.dotted.split(".", 1)[0]
+        return "." in func.dotted and root not in sys.stdlib_module_names
+    return bool(words(last) & (PROMPT_WORDS | _WEAK_WORDS)) or last.startswith(("build", "get", "make", "compile"))
+
+
+def _keywords(pairs: tuple[tuple[str, Value], ...], scope: Scope) -> None:
+    """Note keyword arguments or dict entries that name a part of a request."""
+    keys = {key for key, _ in pairs}
+    for key, value in pairs:
+        if key in SYSTEM_KEYS or (key in ("role", "goal") and "backstory" in keys):
+            if looks_like_messages(value) or _blocks(value):
+                scope.sink("messages", value, "system")
+            elif not isinstance(bare(value), (Param,)):
+                scope.sink("text", value, "system")
+        elif key in MESSAGE_KEYS and key != "input" or (key == "input" and looks_like_messages(value)):
+            scope.sink("messages", value)
+        elif key in TOOL_KEYS:
+            scope.sink("tools", value)
+        elif key in PROMPT_KEYS or (key == "description" and "expected_output" in keys):
+            scope.sink("named", value, name=key)
+
+
+def _blocks(value: Value) -> bool:
+    """Tell whether a value is a list of content blocks: `[{"type": "text", "text": …}]`."""
+    held = bare(value)
+    return isinstance(held, Seq) and any(
+        isinstance(bare(item), Map) and {"type", "text"} <= map_keys(bare(item)) for item in held.items
+    )
+
+
+def map_keys(value: Value) -> set[str]:
+    """Give the literal keys of a mapping."""
+    if not isinstance(value, Map):
+        return set()
+    return {key for entry in value.entries if (key := text_of(entry[0])) is not None}
+
+
+def of_dict(value: Map, scope: Scope) -> None:
+    """Note a dict that is a message, a tool definition, or a request body."""
+    keys = map_keys(value)
+    if "role" in keys and keys & {"content", "parts", "tool_calls"}:
+        scope.sink("message", value)
+    if "name" in keys and "description" in keys and keys & {"parameters", "input_schema", "inputSchema", "args_schema"}:
+        scope.sink("tools", value)
+    for marker in ("cache_control", "cachePoint", "tool_calls", "call_id", "image_url"):
+        if marker in keys:
+            scope.sink("expr", value, name=marker)
+    if "role" not in keys:
+        pairs = tuple((text, entry[1]) for entry in value.entries if (text := text_of(entry[0])) is not None)
+        _keywords(tuple(pair for pair in pairs if pair[0] not in PROMPT_KEYS), scope)
+
+
+def of_attribute(name: str, value: Value, scope: Scope) -> None:
+    """Note `x.system_message = value` and the like."""
+    if name in SYSTEM_KEYS and is_text(value):
+        scope.sink("text", value, "system", name)
+    elif words(name) & PROMPT_WORDS and not words(name) & _NOT_TEXT and is_text(value):
+        scope.sink("named", value, name=name)
+
+
+def of_store(base: Value, key: Value, value: Value, at: tuple[int, int], scope: Scope) -> None:
+    """Note `target[key] = value` for keys of messages and requests."""
+    text = text_of(key)
+    if text in ("content", "tool_calls", "arguments", "reasoning_content", "role", "text"):
+        scope.sink("store", Seq("tuple", (base, key, value), *at), name=text)
+    elif text is not None:
+        _keywords(((text, value),), scope)
+
+
+def of_return(value: Value, name: str, decorators: tuple[str, ...], scope: Scope) -> None:
+    """Note what a function gives back when the function is one that makes prompts, messages or tools."""
+    said = words(name)
+    cls = words(scope.cls.rsplit(".", 1)[-1])
+    if any(decorator.rsplit(".", 1)[-1] in _SYSTEM_DECORATORS for decorator in decorators):
+        scope.sink("text", value, "system", name)
+    elif looks_like_messages(value):
+        scope.sink("messages", value)
+    elif said & _TOOL_WORDS and not is_text(value) and not said & {"call", "calls", "result", "results"}:
+        scope.sink("tools", value, name=name)
+    elif is_text(value) and (said & PROMPT_WORDS or cls & {"prompt", "prompts"} or _imperative(value)):
+        role = "system" if "system" in said and said & {"system"} == said - {"prompt", "message", "build", "get"} else "text"
+        scope.sink("named", value, role, name=name)
+
+
+def of_names(env: dict[str, Value], before: dict[str, Value], scope: Scope) -> None:
+    """Note the names of a scope that hold prompts, messages or tools, where a branch or the scope ends."""
+    for name, value in env.items():
+        if before.get(name) is value or isinstance(value, (Param, Var, Name)):
+            continue
+        said = words(name.rsplit(".", 1)[-1])
+        if is_text(value) or (said & PROMPT_WORDS and _sum_of_parts(value)):
+            if said & _NOT_TEXT and not said & {"prompt"}:
+                continue
+            if said & PROMPT_WORDS or _imperative(value) or (scope.module.prompt_file and name.isupper()):
+                role = "system" if said & {"system", "persona"} else "text"
+                scope.sink("named", value, role, name=name)
+        elif looks_like_messages(value) or (said & _HISTORY_WORDS and isinstance(value, (Seq, Join, Slice, Call))):
+            scope.sink("messages", value, name=name)
+        elif said & _TOOL_WORDS and isinstance(value, (Seq, Join, Loop, Call)):
+            scope.sink("tools", value, name=name)
+
+
+def _sum_of_parts(value: Value) -> bool:
+    """Tell whether a value is a concatenation that may be text: of names and calls, with no list in it."""
+    return isinstance(value, Join) and not any(isinstance(bare(part), (Seq, Map, Loop)) for part in value.parts)
+
+
+def looks_like_messages(value: Value, depth: int = 0) -> bool:
+    """Tell whether a value is a list that shows at least one message."""
+    value = bare(value)
+    if depth > 6:
+        return False
+    if isinstance(value, Seq):
+        return value.kind == "list" and any(_is_message(item, depth) for item in value.items[:8])
+    if isinstance(value, Join):
+        return any(looks_like_messages(part, depth + 1) for part in value.parts[:8])
+    if isinstance(value, Either):
+        return any(looks_like_messages(option, depth + 1) for option in value.options)
+    return isinstance(value, Loop) and value.kind == "list" and _is_message(value.body, depth)
+
+
+def _is_message(value: Value, depth: int) -> bool:
+    value = bare(value)
+    if isinstance(value, Star):
+        return looks_like_messages(value.value, depth + 1)
+    if isinstance(value, Map):
+        keys = map_keys(value)
+        return "role" in keys and bool(keys & {"content", "parts", "tool_calls"})
+    if isinstance(value, Seq) and value.kind == "tuple" and len(value.items) == 2:
+        return text_of(value.items[0]) in ("system", "human", "user", "ai", "assistant", "placeholder", "developer")
+    if isinstance(value, Loop):
+        return looks_like_messages(value.body, depth + 1) or _is_message(value.body, depth + 1)
+    if isinstance(value, Call):
+        path = dotted(value.func) or ""
+        return any(part in MESSAGE_CLASSES for part in path.split(".")[-2:])
+    return False
+
+
+def is_text(value: Value, depth: int = 0) -> bool:
+    """Tell whether a value is surely text and may change; a plain constant counts only with signs of placeholders."""
+    value = bare(value)
+    if depth > 6:
+        return False
+    if isinstance(value, Lit):
+        return depth > 0 or (len(value.text) >= 20 and bool(value.marks))
+    if isinstance(value, Template):
+        return True
+    if isinstance(value, Join):
+        return any(isinstance(part, (Lit, Field)) or is_text(part, depth + 1) for part in value.parts[:50])
+    if isinstance(value, Either):
+        return any(is_text(option, depth) for option in value.options)
+    if isinstance(value, Call) and isinstance(value.func, Attr):
+        base = bare(value.func.base)
+        if value.func.name == "join":
+            return isinstance(base, Lit)
+        return value.func.name in (*RENDERS, "strip", "rstrip", "lstrip") and (
+            is_text(base, depth + 1) or (isinstance(base, (Name, Attr, Item)) and value.func.name != "replace")
+        )
+    if isinstance(value, Call) and isinstance(value.func, Name) and value.args:
+        return value.func.dotted.rsplit(".", 1)[-1] in ("dedent", "str", "cleandoc") and is_text(value.args[0], depth)
+    return isinstance(value, Call) and isinstance(value.func, Name) and value.func.dotted.endswith((".format", ".render"))
+
+
+def _imperative(value: Value) -> bool:
+    """Tell whether the static text of a value is long enough and speaks to a model."""
+    texts: list[str] = []
+    _static(value, texts, 0)
+    text = " ".join(texts)
+    return len(text) >= _LONG and _IMPERATIVE.search(text) is not None
+
+
+def _static(value: Value, out: list[str], depth: int) -> None:
+    value = bare(value)
+    if depth > 6:
+        return
+    if isinstance(value, Lit):
+        out.append(value.text)
+    elif isinstance(value, Join):
+        for part in value.parts[:50]:
+            _static(part, out, depth + 1)
+    elif isinstance(value, Either):
+        for option in value.options:
+            _static(option, out, depth + 1)
+    elif isinstance(value, Seq):
+        for item in value.items[:50]:
+            _static(item, out, depth + 1)
+    elif isinstance(value, Call):
+        if isinstance(value.func, Attr):
+            _static(value.func.base, out, depth + 1)
+            if value.func.name == "join" and value.args:
+                _static(value.args[0], out, depth + 1)
+        elif value.args:
+            _static(value.args[0], out, depth + 1)

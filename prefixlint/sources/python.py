@@ -1,0 +1,161 @@
+"""Python files. Read with `ast`; values are followed through each function in one forward pass.
+
+What is not read: `exec`, dynamic attribute names, and code of other files (that is what `link` is for). Nothing is
+imported or run.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections import Counter
+
+from prefixlint.sources import Diagnostic, SourceFile, Summary, _pyflow, _pysinks
+from prefixlint.sources._pyscope import Module, Scope
+
+NAME = "python"
+ORDER = 50
+_WANTED = re.compile(
+    rb"prompt|[Ss]ystem_?[Mm]essage|SYSTEM|instruction|[\"']role[\"']|messages|backstory|tools\s*=|history|[Ss]ystem\b|"
+    rb"SamplingParams|input_schema|cache_control|Runs a|\"description\"",
+)
+_ENCODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+_PROMPT_PATH = re.compile(r"(?:^|[/_-])(?:prompts?|templates?|instructions?|personas?)(?:[/_.-]|$)", re.IGNORECASE)
+
+
+def claims(file: SourceFile) -> bool:
+    """Claim `.py` and `.pyi`, and scripts that name Python in their first line."""
+    if file.suffix in (".py", ".pyw"):
+        return True
+    return not file.suffix and file.data.startswith(b"#!") and b"python" in file.data[:80].split(b"\n", 1)[0]
+
+
+def wanted(file: SourceFile) -> bool:
+    """Look for a word without which no Python file holds a prompt."""
+    return _WANTED.search(file.data) is not None
+
+
+def summarize(file: SourceFile) -> Summary:
+    """Read a file; what cannot be parsed gives a diagnostic."""
+    data = file.data.removeprefix(b"\xef\xbb\xbf")
+    shift = len(file.data) - len(data)
+    try:
+        tree = _parse(data)
+    except SyntaxError as error:
+        return _failed(file, error.lineno or 0, "syntax-error", f"not valid Python 3: {error.msg}")
+    except (ValueError, UnicodeDecodeError, LookupError) as error:
+        return _failed(file, 0, "unreadable", f"cannot be read as Python: {error}")
+    except (RecursionError, MemoryError):
+        return _failed(file, 0, "too-deep", "nested too deeply to be read")
+    module = Module(file.data, _line_starts(data, shift), _package(file.path), bool(_PROMPT_PATH.search(file.path)))
+    try:
+        _follow(tree, module, file)
+    except RecursionError:
+        return _failed(file, 0, "too-deep", "nested too deeply to be followed")
+    return Summary(
+        path=file.path,
+        kind=NAME,
+        sinks=tuple(module.sinks),
+        constants=module.constants,
+        functions=module.functions,
+        classes=module.classes,
+        imports=module.imports,
+        calls=tuple(module.calls),
+        renders=tuple(module.renders),
+        comments=_comments(data, shift),
+    )
+
+
+def _parse(data: bytes) -> ast.Module:
+    """Parse as UTF-8, or as the encoding that the file declares; columns are then those of its UTF-8 form."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(data)
+
+
+def _failed(file: SourceFile, line: int, slug: str, message: str) -> Summary:
+    return Summary(path=file.path, kind=NAME, diagnostics=(Diagnostic(file.path, line, slug, message),))
+
+
+def _line_starts(data: bytes, shift: int) -> list[int]:
+    """Give the byte offset of each line. Python ends lines at \\n, \\r\\n and \\r."""
+    starts = [shift]
+    for match in re.finditer(rb"\r\n|\n|\r", data):
+        starts.append(match.end() + shift)
+    return [*starts, len(data) + shift]
+
+
+def _package(path: str) -> str:
+    return ".".join(part for part in path.split("/")[:-1] if part)
+
+
+def _follow(tree: ast.Module, module: Module, file: SourceFile) -> None:
+    bound = Counter(_bound_names(tree.body))
+    module.defined = frozenset(bound)
+    module.once = frozenset(name for name, count in bound.items() if count == 1)
+    _imports(tree, module, file)
+    scope = Scope(module)
+    _pyflow.run(tree.body, scope)
+    for name, value in scope.env.items():
+        module.add_constant(name, value)
+    _pysinks.of_names(scope.env, {}, scope)
+
+
+def _bound_names(body: list[ast.stmt]) -> list[str]:
+    """Give the names that the module's statements bind, once per binding."""
+    out: list[str] = []
+    stack: list[ast.AST] = list(body)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            out.append(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            out.append(node.id)
+        elif isinstance(node, ast.stmt) or isinstance(node, (ast.Tuple, ast.List, ast.ExceptHandler, ast.match_case)):
+            stack.extend(
+                child
+                for child in ast.iter_child_nodes(node)
+                if isinstance(child, (ast.stmt, ast.Name, ast.Tuple, ast.List, ast.ExceptHandler, ast.match_case, ast.withitem))
+            )
+        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+            stack.append(node.optional_vars)
+    return out
+
+
+def _imports(tree: ast.Module, module: Module, file: SourceFile) -> None:
+    """Map imported names, wherever in the file they are imported, to dotted ones; relative ones by the file's folder."""
+    stars = 0
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                local = alias.asname or alias.name.split(".", 1)[0]
+                module.imports.setdefault(local, alias.name if alias.asname else local)
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(node, file.path)
+            for alias in node.names:
+                if alias.name == "*":
+                    module.imports[f"*{stars}"] = base
+                    stars += 1
+                else:
+                    module.imports.setdefault(alias.asname or alias.name, f"{base}.{alias.name}" if base else alias.name)
+    for name in module.imports:
+        if name in module.defined:
+            module.defined = module.defined - {name}
+
+
+def _absolute(node: ast.ImportFrom, path: str) -> str:
+    if not node.level:
+        return node.module or ""
+    folder = path.split("/")[:-1]
+    kept = folder[: len(folder) - node.level + 1] if node.level > 1 else folder
+    return "/" + "/".join([*kept, *(node.module or "").split(".")]).rstrip("/").replace("/", ".")
+
+
+_COMMENT = re.compile(rb"#[^\r\n]*prefixlint[^\r\n]*")
+
+
+def _comments(data: bytes, shift: int) -> tuple[tuple[int, int], ...]:
+    """Give the comments that speak to prefixlint; those inside strings are told apart by the tokenizer."""
+    found = [(match.start() + shift, match.end() + shift) for match in _COMMENT.finditer(data)]
+    return tuple(found)
