@@ -71,6 +71,7 @@ def link(project: Project, paths: Iterable[str]) -> Linked:
     work = [(_ORDER[sink.kind], -_size(sink.value), summary, sink) for summary in summaries for sink in summary.sinks if sink.kind in _ORDER]
     work.sort(key=lambda item: (item[0], item[1], item[2].path, item[3].start))
     for _, _, summary, sink in work:
+        linked.renderer.start()
         for prompt in _prompts(linked, summary, sink, renders):
             places = set(_places(prompt))
             if places and not places <= covered:
@@ -143,24 +144,42 @@ def _request(linked: Linked, sink: Sink, frame: Frame, span: Span) -> Prompt | N
     return Prompt(tuple(messages), span, tools, name=sink.name) if messages or tools else None
 
 
-def _tools(linked: Linked, value: Value, frame: Frame) -> list[Node]:
+def _tools(linked: Linked, value: Value, frame: Frame, depth: int = 0, *, inside: bool = False) -> list[Node]:
     """Give the nodes of tool definitions: the strings in them, and what decides their order."""
     held, inner = linked.resolver.resolve(value, frame)
+    if depth > 10 or linked.renderer.spent():
+        return []
     if isinstance(held, Map):
         nodes: list[Node] = []
         for key, item in held.entries:
             if text_of(key) not in ("required", "strict"):
-                nodes.extend(_tools(linked, item, inner))
+                nodes.extend(_tools(linked, item, inner, depth + 1, inside=True))
         return nodes
     if isinstance(held, (Seq, Loop, Join)) or (isinstance(held, Call) and dotted(held.func) in ("sorted", "list", "set", "filter")):
         if isinstance(held, Seq) and held.kind != "set":
-            return [node for item in held.items for node in _tools(linked, item, inner)]
-        return linked.renderer.elements(held, inner)
+            return [node for item in held.items for node in _tools(linked, item, inner, depth + 1, inside=inside)]
+        return _tool_list(linked, held, inner, depth)
     if isinstance(held, Star):
-        return _tools(linked, held.value, inner)
+        return _tools(linked, held.value, inner, depth + 1)
     if isinstance(held, Either):
-        return [Choice(tuple(tuple(_tools(linked, option, inner)) for option in held.options), inner.span(held))]
-    return linked.renderer.render(held, inner)
+        return [Choice(tuple(tuple(_tools(linked, option, inner, depth + 1, inside=inside)) for option in held.options), inner.span(held))]
+    return linked.renderer.render(held, inner) if inside and linked.renderer.textual(held, inner) else []
+
+
+def _tool_list(linked: Linked, held: Value, frame: Frame, depth: int) -> list[Node]:
+    """Give what decides the order of a computed tool list, and the texts in its definitions."""
+    if isinstance(held, Join):
+        return [node for part in held.parts for node in _tools(linked, part, frame, depth + 1)]
+    if isinstance(held, Loop):
+        inner = _tools(linked, held.body, frame, depth + 1)
+        verdict = linked.renderer.verdict(held if held.kind == "set" else held.source, frame)
+        kept = tuple(origin for origin in verdict.origins if origin.kind in ("order", "selection"))
+        name = dotted(held.source)
+        source = Hole((name.lstrip("./"),) if name else (), kept, frame.span(held.source))
+        return [Repeat(tuple(inner), frame.span(held), source)]
+    verdict = linked.renderer.verdict(held, frame)
+    kept = tuple(origin for origin in verdict.origins if origin.kind in ("order", "selection"))
+    return [Hole((), kept, frame.span(held))] if kept else []
 
 
 class _Messages:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from prefixlint import placeholders, volatility
 from prefixlint.prompts import Origin, Period, Scope, Span, Volatility
 from prefixlint.resolve import Frame, Resolver
+from prefixlint.sources import Function
 from prefixlint.values import (
     Attr,
     Call,
@@ -37,6 +38,10 @@ from prefixlint.values import (
 
 MAX_SITES = 12
 """Call sites that are read for one parameter."""
+MAX_HOPS = 3
+"""Callers of callers that are read for one parameter."""
+SHORT = 32
+"""Characters of fixed text up to which a built string counts as a value (`f"{day} {month}"`), not as a text."""
 MAX_STEPS = 400
 """Values read for one place of a prompt."""
 
@@ -78,6 +83,10 @@ class Judge:
         self.resolver = resolver
         self.project = resolver.project
         self._active: set[tuple[int, int]] = set()
+        self._callers: dict[tuple[str, str, str], Verdict | None] = {}
+        self._hops = 0
+        self._cuts = 0
+        self._known: dict[tuple[int, bool, bool, tuple[int, ...], str], tuple[Value, Verdict]] = {}
         self._steps = 0
 
     def judge(self, value: Value, frame: Frame) -> Verdict:
@@ -88,14 +97,22 @@ class Judge:
 
     def _judge(self, value: Value, frame: Frame) -> Verdict:
         key = (id(value), id(frame.args))
+        known = (id(value), frame.frozen, frame.loop, frame.counted, frame.summary.path) if frame.args is None else None
+        if known is not None and known in self._known:
+            return self._known[known][1]
         self._steps += 1
-        if key in self._active or self._steps > MAX_STEPS or len(self._active) > 60:
+        if key in self._active or self._steps > MAX_STEPS or len(self._active) > 60 or frame.depth > 8:
+            self._cuts += 1
             return UNKNOWN
         self._active.add(key)
+        cuts = self._cuts
         try:
-            return self._of(value, frame)
+            verdict = self._of(value, frame)
         finally:
             self._active.discard(key)
+        if known is not None and cuts == self._cuts:
+            self._known[known] = (value, verdict)
+        return verdict
 
     def _of(self, value: Value, frame: Frame) -> Verdict:
         if isinstance(value, (Lit, Const)):
@@ -146,13 +163,38 @@ class Judge:
         function = summary.functions.get(value.func)
         if function is None:
             return None
+        key = (summary.path, value.func, value.name)
+        if key not in self._callers and self._hops < MAX_HOPS:
+            self._callers[key] = None
+            self._hops += 1
+            try:
+                self._callers[key] = self._handed_over(value, frame, function)
+            finally:
+                self._hops -= 1
+        return self._callers.get(key)
+
+    def _handed_over(self, value: Param, frame: Frame, function: Function) -> Verdict | None:
+        summary = frame.summary
         verdicts: list[Verdict] = []
         for site, other in self.project.call_sites(summary, value.func)[:MAX_SITES]:
             caller = Frame(other, site.func, None, not site.func, frame.depth + 1)
             given = self.resolver.bound(site.call, caller, function).get(value.name)
             if given is not None:
-                verdicts.append(self._judge(*given))
+                verdicts.append(UNKNOWN if self._is_long_text(*given) else self._judge(*given))
         return union(verdicts) if verdicts else None
+
+    def _is_long_text(self, value: Value, frame: Frame) -> bool:
+        """Tell whether an argument is a text of its own: what changes in it is reported where it stands in that text."""
+        held, inner = self.resolver.resolve(value, frame)
+        if isinstance(held, Join):
+            return sum(len(part.text) for part in held.parts if isinstance(part, Lit)) > SHORT or any(
+                self._is_long_text(part, inner) for part in held.parts[:20] if isinstance(part, (Var, Name))
+            )
+        if isinstance(held, (Seq, Map, Loop)):
+            return True
+        if isinstance(held, Call) and isinstance(held.func, Attr):
+            return held.func.name in ("format", "join", "render", "substitute") or self._is_long_text(held.func.base, inner)
+        return isinstance(held, Lit) and len(held.text) > SHORT
 
     def _name(self, value: Name, frame: Frame) -> Verdict:
         last = value.dotted.rsplit(".", 1)[-1]
@@ -186,10 +228,12 @@ class Judge:
         resolved, inner = self.resolver.resolve(value, frame)
         if resolved is not value:
             return self._or_named(self._judge(resolved, inner), value.name)
-        base = self._judge(value.base, frame)
+        base = self._judge(value.base, frame) if self._direct(value.base, frame) else UNKNOWN
         refined = _refined(base, value.name)
         if base.origins and any(origin.evidence == "flow" for origin in base.origins):
             return refined
+        if self._is_element(value.base, frame):
+            return self._stored(self._path_named((path or value.name).lstrip("./")))
         said = self._path_named((path or value.name).lstrip("./"))
         if said.constant:
             return said
@@ -202,15 +246,40 @@ class Judge:
         key = text_of(value.key)
         if dotted(value.base) == "os.environ" and key is not None and _is_setting(key):
             return UNKNOWN
-        base = self._judge(value.base, frame)
+        base = self._judge(value.base, frame) if self._direct(value.base, frame) else UNKNOWN
         flowing = tuple(origin for origin in base.origins if origin.evidence == "flow")
         if flowing:
             return Verdict(flowing)
         if key is not None:
             said = self.named(key)
-            if said.origins:
-                return said
-        return Verdict(base.origins) if base.origins else UNKNOWN
+            return self._stored(said) if self._is_element(value.base, frame) else said
+        return UNKNOWN
+
+    def _is_element(self, value: Value, frame: Frame) -> bool:
+        return isinstance(self.resolver.resolve(value, frame)[0], (Elem, Item))
+
+    def _stored(self, verdict: Verdict) -> Verdict:
+        """Take times and ids that belong to stored things: the date of a document is not today's."""
+        return Verdict(tuple(o for o in verdict.origins if o.kind not in ("clock", "date", "random", "counter")))
+
+    def _direct(self, value: Value, frame: Frame) -> bool:
+        """Tell whether a value is itself a source or a step from one, not a thing that was made with one."""
+        for _ in range(8):
+            held, frame = self.resolver.resolve(value, frame)
+            if isinstance(held, Op):
+                return held.name in ("-", "+")
+            if isinstance(held, Either):
+                held = held.options[0]
+            path = dotted(held.func) if isinstance(held, Call) else dotted(held)
+            if path is not None and not path.startswith((".", "/")) and volatility.of_call(path) is not None:
+                return True
+            if isinstance(held, Call) and isinstance(held.func, Attr):
+                value = held.func.base
+            elif isinstance(held, (Attr, Item, Slice)):
+                value = held.base
+            else:
+                return isinstance(held, Param)
+        return False
 
     def _slice(self, value: Slice, frame: Frame) -> Verdict:
         base = self._judge(value.base, frame)
@@ -324,7 +393,9 @@ class Judge:
         if path in _PURE or path in ("textwrap.dedent", "textwrap.indent", "inspect.cleandoc", "json.dumps"):
             return self._or_json(value, path or "", frame, inner)
         kept = tuple(origin for origin in inner.origins if origin.kind in _CORE and origin.evidence == "flow")
-        return Verdict(kept) if kept else self._said_by_callee(value, frame)
+        if kept and _writes_out(path or ""):
+            return Verdict(kept)
+        return self._said_by_callee(value, frame)
 
     def _or_json(self, value: Call, path: str, frame: Frame, inner: Verdict) -> Verdict:
         if path != "json.dumps" or not value.args or any(key == "sort_keys" for key, _ in value.kwargs):
@@ -354,6 +425,8 @@ class Judge:
             return Verdict(tuple(o for o in inner.origins if o.kind not in ("order", "selection")), inner.constant)
         if path.startswith((".", "/")):
             return None
+        if not _imported(value.func) and path.split(".", 1)[0] not in ("datetime", "date", "uuid", "random", "jinja"):
+            return None
         source = volatility.of_call(path)
         if source is None:
             return None
@@ -363,7 +436,7 @@ class Judge:
             return CONSTANT
         if path in ("id", "hash", "object", "set", "frozenset") and not _is_builtin(value.func):
             return None
-        if path in ("os.getenv", "os.environ.get") and value.args and (secret := text_of(value.args[0])) and _is_setting(secret):
+        if path in ("os.getenv", "os.environ.get") and value.args and _is_setting(text_of(value.args[0]) or "?"):
             return UNKNOWN
         verdict = self._origin(source, value, frame, f"{path}()")
         if source.kind == "clock" and path.rsplit(".", 1)[-1] in ("strftime", "strftime_now") and value.args:
@@ -376,7 +449,9 @@ class Judge:
         return self._all((*value.args, *(item for _, item in value.kwargs)), frame)
 
     def _method(self, value: Call, func: Attr, frame: Frame) -> Verdict:
-        base = self._judge(func.base, frame)
+        written = func.name in ("format", "join", "replace", "format_map", "%", "render", "substitute", "safe_substitute")
+        direct = written or func.name in _TEXT_METHODS or self._direct(func.base, frame)
+        base = self._judge(func.base, frame) if direct else UNKNOWN
         argument = text_of(value.args[0]) if value.args else None
         flowing = Verdict(tuple(origin for origin in base.origins if origin.evidence == "flow"))
         if flowing.origins:
@@ -407,6 +482,21 @@ class Judge:
 def callable_only(path: str) -> bool:
     """Tell whether a name from the table changes only when it is called: a function that is not called is no source."""
     return not path.startswith(("os.environ", "sys.", "platform"))
+
+
+_TEXT_METHODS = frozenset("strip lstrip rstrip lower upper title split encode decode items keys values splitlines copy".split())
+_WRITERS = frozenset("format str string render dumps dump humanize localize escape quote wrap isoformat to convert stringify fmt pretty".split())
+
+
+def _writes_out(path: str) -> bool:
+    """Tell from its name whether an unknown function turns its argument into text."""
+    return bool(set(path.rsplit(".", 1)[-1].lower().split("_")) & _WRITERS)
+
+
+def _imported(func: Value) -> bool:
+    while isinstance(func, Attr):
+        func = func.base
+    return isinstance(func, Name)
 
 
 def _refined(verdict: Verdict, step: str, argument: str | None = None) -> Verdict:

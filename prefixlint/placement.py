@@ -10,13 +10,14 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from prefixlint import volatility
-from prefixlint.prompts import Hole, Origin, Prompt, Segment, Span, Text, flatten
+from prefixlint.prompts import Hole, Origin, Period, Prompt, Scope, Segment, Span, Text, Volatility, flatten
 
 CHARS_PER_TOKEN = 4.0
 """The usual rule of thumb for English text in current vocabularies."""
 UNKNOWN_TOKENS = 64
 """Tokens that a text of unknown length counts as: a short paragraph."""
 HEAD = ("tools", "system", "developer")
+_UNKNOWN = Volatility(Scope.REQUEST, Period.CALL)
 CONTENT = frozenset({"input", "retrieval", "memory", "tools"})
 
 
@@ -69,7 +70,12 @@ def places(prompt: Prompt) -> list[Place]:
 
 
 def _reasons(hole: Hole) -> list[Origin]:
-    """Give one origin of each kind, the fastest; content counts only where nothing worse is known."""
+    """Give one origin of each kind, the fastest; content counts only where nothing worse is known.
+
+    A place of which nothing is known but a name may be filled per request: kind `unknown`.
+    """
+    if not hole.origins and not hole.constant and hole.names:
+        return [Origin("unknown", _UNKNOWN, hole.names[0], None, "name")]
     best: dict[str, Origin] = {}
     for origin in hole.origins:
         old = best.get(origin.kind)
@@ -163,6 +169,8 @@ def _masked(found: list[Place], segments: list[Segment]) -> list[Place]:
         own = branches.get(id(place.hole), {})
         masker = None
         for earlier in out:
+            if earlier.origin.kind == "unknown" and place.origin.kind != "unknown":
+                continue
             if earlier.hole is place.hole or earlier.hole.span == place.hole.span:
                 continue
             theirs = branches.get(id(earlier.hole), {})

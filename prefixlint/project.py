@@ -38,6 +38,9 @@ class Project:
         self._by_stem: dict[str, list[str]] = defaultdict(list)
         self._texts: dict[str, list[str]] = defaultdict(list)
         self._exact: dict[str, str] = {}
+        self._unindexed: list[Summary] = []
+        self._site_index: dict[str, list[tuple[CallSite, Summary]]] = defaultdict(list)
+        self._found: dict[tuple[str, str], str | None] = {}
         self._paths = sorted(paths)
         for path in self._paths:
             name = path.rsplit("/", 1)[-1]
@@ -52,7 +55,10 @@ class Project:
     def summary(self, path: str) -> Summary | None:
         """Give a file's summary."""
         if path not in self._summaries:
-            self._summaries[path] = self._load(path)
+            summary = self._load(path)
+            self._summaries[path] = summary
+            if summary is not None and summary.calls:
+                self._unindexed.append(summary)
         return self._summaries[path]
 
     def loaded(self) -> Iterator[Summary]:
@@ -81,8 +87,11 @@ class Project:
         return None
 
     def _find(self, module: str, stem: str, importer: str) -> str | None:
-        found = [path for path in self._by_stem.get(stem, ()) if f"/{_module(path)}".endswith(f"/{module}")]
-        return min(found, key=lambda path: _distance(path, importer)) if found else None
+        folder = importer.rpartition("/")[0]
+        if (module, folder) not in self._found:
+            found = [path for path in self._by_stem.get(stem, ()) if f"/{_module(path)}".endswith(f"/{module}")]
+            self._found[module, folder] = min(found, key=lambda path: _distance(path, importer)) if found else None
+        return self._found[module, folder]
 
     def template(self, target: str, near: str) -> Summary | None:
         """Give the text or template file that a loader's argument names: a path's tail, a name, or a stem."""
@@ -194,18 +203,15 @@ class Project:
                 return found.summary is summary and (found.name == function or constructs)
             if name.startswith("."):
                 return False
-        return "." in function
+        return "." in function and "_" in function.rsplit(".", 1)[-1].strip("_")
 
     def _sites(self) -> Mapping[str, list[tuple[CallSite, Summary]]]:
-        count = len(self._summaries)
-        if getattr(self, "_site_count", -1) != count:
-            index: dict[str, list[tuple[CallSite, Summary]]] = defaultdict(list)
-            for summary in self.loaded():
-                for site in summary.calls:
-                    name = _last(site.call.func)
-                    if name is not None:
-                        index[name].append((site, summary))
-            self._site_index, self._site_count = index, count
+        for summary in self._unindexed:
+            for site in summary.calls:
+                name = _last(site.call.func)
+                if name is not None:
+                    self._site_index[name].append((site, summary))
+        self._unindexed.clear()
         return self._site_index
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from prefixlint import placeholders
-from prefixlint.origins import Judge, Verdict
+from prefixlint.origins import SHORT, Judge, Verdict
 from prefixlint.prompts import Choice, Hole, Include, Node, Repeat, Span, Text
 from prefixlint.resolve import Frame, Resolver
 from prefixlint.sources import _jinja
@@ -40,8 +40,8 @@ from prefixlint.values import (
     text_of,
 )
 
-MAX_NODES = 4000
-"""Nodes of one prompt; what comes behind is left out."""
+MAX_STEPS = 6000
+"""Values read for one prompt; what comes behind is left out."""
 MAX_NESTING = 40
 
 _BRACE_METHODS = frozenset("format format_map partial format_prompt format_messages aformat invoke ainvoke".split())
@@ -76,21 +76,26 @@ class Renderer:
         self.judge = judge
         self.project = resolver.project
         self._depth = 0
-        self._count = 0
+        self._steps = 0
+
+    def start(self) -> None:
+        """Begin another prompt: its budget of steps is its own."""
+        self._depth = self._steps = 0
+
+    def spent(self) -> bool:
+        """Take a step; true if the budget of the prompt is used up."""
+        self._steps += 1
+        return self._steps > MAX_STEPS or self._depth >= MAX_NESTING
 
     def render(self, value: Value, frame: Frame, fills: tuple[Fill, ...] = (), via: tuple[Span, ...] = ()) -> list[Node]:
         """Give a value's nodes."""
-        if self._depth >= MAX_NESTING or self._count > MAX_NODES:
+        if self.spent():
             return []
         self._depth += 1
         try:
-            nodes = self._nodes(value, frame, fills, via)
+            return self._nodes(value, frame, fills, via)
         finally:
             self._depth -= 1
-        self._count += len(nodes)
-        if self._depth == 0:
-            self._count = 0
-        return nodes
 
     def _nodes(self, value: Value, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]) -> list[Node]:
         if isinstance(value, Lit):
@@ -218,7 +223,7 @@ class Renderer:
     ) -> list[Node]:
         """Render what stands in a place: text is written out, anything else is a hole."""
         held, inner = self.resolver.resolve(value, frame)
-        if self._is_text(held, inner):
+        if self._is_text(held, inner) and not self._is_value(held, inner, frame, name):
             return self.render(held, inner, fills, (span, *via))
         verdict = self.judge.judge(field if field is not None else value, frame)
         names = tuple(dict.fromkeys(each for each in (name, _called(value), _called(held)) if each))
@@ -227,13 +232,35 @@ class Renderer:
         argument = via[0] if name and via else self._template_argument(value, frame)
         return [Hole(names, verdict.origins, span, verdict.constant, via, argument)]
 
+    def _is_value(self, held: Value, inner: Frame, outer: Frame, name: str) -> bool:
+        """Tell whether a text is so short, and made elsewhere, that it counts as one value: a date written by a helper."""
+        if not name and inner.func == outer.func and inner.summary is outer.summary:
+            return False
+        if isinstance(held, Join):
+            fixed = sum(len(part.text) for part in held.parts if isinstance(part, Lit))
+            return fixed <= SHORT and any(isinstance(part, Field) for part in held.parts)
+        return isinstance(held, Call) and isinstance(held.func, Attr) and held.func.name in ("replace", "strip", "upper", "lower")
+
     def _template_argument(self, value: Value, frame: Frame) -> Span | None:
         """Give the argument of the render call that fills a template's variable."""
         param = bare(value)
         bound = self.resolver.argument(param, frame) if isinstance(param, Param) and not param.func else None
         return bound[1].span(bound[0]) if bound is not None else None
 
+    def textual(self, value: Value, frame: Frame) -> bool:
+        """Tell whether a resolved value is text that the source shows."""
+        return self._is_text(value, frame)
+
     def _is_text(self, value: Value, frame: Frame) -> bool:
+        if self.spent():
+            return False
+        self._depth += 1
+        try:
+            return self._textual(value, frame)
+        finally:
+            self._depth -= 1
+
+    def _textual(self, value: Value, frame: Frame) -> bool:
         if isinstance(value, (Lit, Template)):
             return True
         if isinstance(value, Join):
@@ -429,7 +456,7 @@ class Renderer:
 
     def elements(self, value: Value, frame: Frame, fills: tuple[Fill, ...] = (), via: tuple[Span, ...] = ()) -> list[Node]:
         """Render a sequence's elements one after the other."""
-        if self._depth >= MAX_NESTING:
+        if self.spent():
             return []
         self._depth += 1
         try:

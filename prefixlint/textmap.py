@@ -15,5 +15,6 @@ def offset(lit: Lit, index: int) -> int:
         return lit.start
     at = bisect_right(lit.marks, (index, _TOP)) - 1
     char, byte = lit.marks[max(at, 0)]
-    between = lit.text[char:index]
-    return byte + (len(between) if between.isascii() else len(between.encode("utf-8", "surrogatepass")))
+    if lit.text.isascii():
+        return byte + index - char
+    return byte + len(lit.text[char:index].encode("utf-8", "surrogatepass"))

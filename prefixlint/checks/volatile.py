@@ -20,6 +20,8 @@ NAME = "volatile"
 _ACCIDENTS = frozenset({"order", "object", "json", "selection"})
 """Kinds that nobody wants to change: wherever they stand, they are mistakes."""
 
+UNKNOWN_FLOOR = 150
+"""Static tokens that must follow a place of which nothing is known: then it is worth a remark whatever fills it."""
 CONTENT_FLOOR = 8
 """Static tokens that must follow request data: fewer are its frame (a closing tag, a colon), not shared text."""
 NEWEST_FLOOR = 16
@@ -45,6 +47,8 @@ def matters(place: Place, min_tokens: int, *, content: bool) -> bool:
     """Tell whether enough stands behind a place."""
     if place.role == "tools":
         return True
+    if place.origin.kind == "unknown" and place.behind < UNKNOWN_FLOOR:
+        return False
     if place.newest or place.role in ("user", "tool", "assistant"):
         return place.behind >= max(min_tokens, NEWEST_FLOOR)
     if rule_of_history(place) if not content else recalled(place):
@@ -73,9 +77,17 @@ def level(place: Place, rule: Rule) -> Severity:
         ceiling = min(ceiling, Severity.WARNING if rule.severity == Severity.ERROR else Severity.INFO)
         if place.origin.kind in ("order", "object", "environment") and not place.origin.frozen:
             ceiling = rule.severity
+    if place.origin.kind == "environment" and _steady(place):
+        return Severity.INFO
     if place.role not in HEAD and place.role != "text":
         ceiling = min(ceiling, Severity.WARNING)
     return ceiling
+
+
+def _steady(place: Place) -> bool:
+    """Tell whether a fact of the machine differs between few machines, or only its name says that it is one."""
+    volatility_ = place.origin.volatility
+    return volatility_.period == Period.NEVER or (place.origin.evidence == "name" and volatility_.period == Period.PROCESS)
 
 
 def report(place: Place, rule: Rule) -> Finding:

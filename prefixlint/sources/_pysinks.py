@@ -62,14 +62,14 @@ RENDERS = frozenset(
 )
 PROMPT_WORDS = frozenset("prompt prompts system instruction instructions persona backstory preamble sysprompt".split())
 _WEAK_WORDS = frozenset("template message messages context text header head intro summary guidelines rules".split())
-_TOOL_WORDS = frozenset("tool tools functions".split())
+_TOOLS = re.compile(r"(?:^|_)tools$|(?:^|_)tool_(?:list|schemas|definitions|specs)$", re.IGNORECASE)
 _HISTORY_WORDS = frozenset("msgs messages history conversation chat".split())
 _SYSTEM_METHODS = frozenset("append_instructions add_system_message set_system_prompt add_instructions".split())
 _SYSTEM_DECORATORS = frozenset("system_prompt instructions".split())
 _NOT_TEXT = frozenset("path file filename url dir key id name names title label logger".split())
 _IMPERATIVE = re.compile(
-    r"\b(?:You are|You're|Your (?:task|job|goal|role)|You (?:must|will|should|have|can)|Act as|Follow these|Given the|Answer|"
-    r"Respond|Do not|Don't|Always|Never|Make sure|Ensure|Based on|Please|Use the following|Write|Generate|Summari[sz]e|Analy[sz]e)\b"
+    r"\b(?:You are|You're|Your (?:task|job|goal|role)|You (?:must|will|should)|Act as|Follow these (?:rules|steps|instructions)|"
+    r"Respond (?:with|in|only)|Answer the (?:question|following))\b"
 )
 _LONG = 120
 """Characters of imperative static text from which a text counts as a prompt whatever its name."""
@@ -184,7 +184,7 @@ def of_return(value: Value, name: str, decorators: tuple[str, ...], scope: Scope
         scope.sink("text", value, "system", name)
     elif looks_like_messages(value):
         scope.sink("messages", value)
-    elif said & _TOOL_WORDS and not is_text(value) and not said & {"call", "calls", "result", "results"}:
+    elif _names_tools(name) and not is_text(value):
         scope.sink("tools", value, name=name)
     elif is_text(value) and (said & PROMPT_WORDS or cls & {"prompt", "prompts"} or _imperative(value)):
         role = "system" if "system" in said and said & {"system"} == said - {"prompt", "message", "build", "get"} else "text"
@@ -205,8 +205,13 @@ def of_names(env: dict[str, Value], before: dict[str, Value], scope: Scope) -> N
                 scope.sink("named", value, role, name=name)
         elif looks_like_messages(value) or (said & _HISTORY_WORDS and isinstance(value, (Seq, Join, Slice, Call))):
             scope.sink("messages", value, name=name)
-        elif said & _TOOL_WORDS and isinstance(value, (Seq, Join, Loop, Call)):
+        elif _names_tools(name) and (isinstance(value, (Join, Loop)) or (isinstance(value, Seq) and value.kind != "set")):
             scope.sink("tools", value, name=name)
+
+
+def _names_tools(name: str) -> bool:
+    """Tell whether a name says that it holds tool definitions, not names of tools, calls or results."""
+    return _TOOLS.search(name) is not None
 
 
 def _sum_of_parts(value: Value) -> bool:

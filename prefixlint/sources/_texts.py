@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from prefixlint import placeholders
 from prefixlint.sources import Diagnostic, SourceFile, _jinja
@@ -16,6 +17,7 @@ PROMPT_PATH = re.compile(
 MAX_BYTES = 2_000_000
 """Larger text files hold data, not prompts."""
 
+_STRIDE = 512
 _HEADING = re.compile(r"^[ \t]*#{0,3}[ \t]*(system|user|assistant|developer|tool)[ \t]*:[ \t]*\r?\n", re.MULTILINE | re.IGNORECASE)
 
 
@@ -31,7 +33,7 @@ def decode(file: SourceFile) -> tuple[str, tuple[tuple[int, int], ...]] | Diagno
         line = data.count(b"\n", 0, error.start) + 1
         return Diagnostic(file.path, line, "wrong-encoding", "is not UTF-8; save it as UTF-8")
     if "\r" not in text:
-        return text, ((0, shift),)
+        return text, ((0, shift),) if text.isascii() else tuple(_steps(text, shift))
     marks, position, count = [(0, shift)], shift, 0
     for line in data[shift:].splitlines(keepends=True):
         kept = line.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -39,6 +41,14 @@ def decode(file: SourceFile) -> tuple[str, tuple[tuple[int, int], ...]] | Diagno
         count += len(kept.decode("utf-8"))
         marks.append((count, position))
     return text.replace("\r\n", "\n").replace("\r", "\n"), tuple(marks)
+
+
+def _steps(text: str, shift: int) -> Iterator[tuple[int, int]]:
+    """Give marks at short distances, so that finding a byte does not mean encoding the whole text before it."""
+    byte = shift
+    for char in range(0, len(text), _STRIDE):
+        yield char, byte
+        byte += len(text[char : char + _STRIDE].encode("utf-8", "surrogatepass"))
 
 
 def value_of(lit: Lit, style: str | None, path: str) -> tuple[Value, tuple[Diagnostic, ...]]:

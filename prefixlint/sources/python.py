@@ -10,6 +10,7 @@ import ast
 import re
 import warnings
 from collections import Counter
+from collections.abc import Iterator
 
 from prefixlint.sources import Diagnostic, SourceFile, Summary, _pyflow, _pysinks
 from prefixlint.sources._pyscope import Module, Scope
@@ -126,7 +127,7 @@ def _bound_names(body: list[ast.stmt]) -> list[str]:
 def _imports(tree: ast.Module, module: Module, file: SourceFile) -> None:
     """Map imported names, wherever in the file they are imported, to dotted ones; relative ones by the file's folder."""
     stars = 0
-    for node in ast.walk(tree):
+    for node in _statements(tree.body):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 local = alias.asname or alias.name.split(".", 1)[0]
@@ -142,6 +143,20 @@ def _imports(tree: ast.Module, module: Module, file: SourceFile) -> None:
     for name in module.imports:
         if name in module.defined:
             module.defined = module.defined - {name}
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Give all statements, nested ones too, in order."""
+    for node in body:
+        yield node
+        for name in ("body", "orelse", "finalbody"):
+            inner = getattr(node, name, None)
+            if inner:
+                yield from _statements(inner)
+        for handler in getattr(node, "handlers", ()):
+            yield from _statements(handler.body)
+        for case in getattr(node, "cases", ()):
+            yield from _statements(case.body)
 
 
 def _absolute(node: ast.ImportFrom, path: str) -> str:
