@@ -12,6 +12,9 @@ from prefixlint import __version__
 # name -> (module, attribute, short help); the help stands here so that --help imports no command
 _COMMANDS = {
     "analyze": ("prefixlint.cli_analyze", "analyze", "What the prefix cache could serve of the requests in a log."),
+    "check": ("prefixlint.cli_check", "check", "Lint prompt sources: what will break the prefix."),
+    "rule": ("prefixlint.cli_check", "rule", "A rule's page, or the list of rules."),
+    "config": ("prefixlint.cli_check", "config", "The effective configuration, and why each rule is on or off."),
     "engine": ("prefixlint.cli_engine", "engine", "An engine's cache facts with their dates and sources, or the list."),
     "record": ("prefixlint.cli_record", "record", "Get a log: a recording proxy, or settings for a server."),
 }

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from prefixlint import volatility
 from prefixlint.checks import Context
 from prefixlint.checks._words import amount, cadence
-from prefixlint.findings import Confidence, Finding, Related, Rule, Severity
+from prefixlint.findings import Confidence, Edit, Finding, Fix, Related, Rule, Severity
 from prefixlint.placement import HEAD, Place
-from prefixlint.prompts import Period
+from prefixlint.prompts import Period, Span
 
 NAME = "volatile"
 
@@ -117,7 +117,25 @@ def report(place: Place, rule: Rule) -> Finding:
         help=rule.help,
         group=place.group,
         masker=place.masker.group if place.masker is not None else None,
+        fix=_repair(place),
     )
+
+
+_SORTABLE = ("a set", "a set comprehension", "set()", "frozenset()", "os.listdir()", "glob.glob()", "pathlib.Path.glob()")
+
+
+def _repair(place: Place) -> Fix | None:
+    """Offer `sorted(...)` around an unordered collection, `sort_keys=True` in a dump. Whether it parses is proved later."""
+    origin, span = place.origin, place.hole.span
+    if origin.evidence != "flow" or not span.path.endswith(".py"):
+        return None
+    if origin.kind == "order" and origin.label in _SORTABLE:
+        before, after = Edit(Span(span.path, span.start, span.start), "sorted("), Edit(Span(span.path, span.end, span.end), ")")
+        return Fix("put sorted(...) around the collection", (before, after))
+    if origin.kind == "json" and origin.span is not None and origin.span.path.endswith(".py"):
+        at = origin.span.end - 1
+        return Fix("write the keys in order", (Edit(Span(origin.span.path, at, at), ", sort_keys=True"),))
+    return None
 
 
 def _confidence(place: Place, rule: Rule) -> Confidence:

@@ -1,0 +1,253 @@
+"""A whole check: configuration, files, findings, what silences them, fixes. The command line shows what this gives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from prefixlint import discover, fix, lint, rulebook, sources, suppress
+from prefixlint.discover import Found
+from prefixlint.errors import NoInputError
+from prefixlint.findings import Finding, Fix, Rule
+from prefixlint.lintconfig import LintConfig
+from prefixlint.project import Project
+from prefixlint.prompts import Span
+from prefixlint.sources import Diagnostic, SourceFile, Summary
+from prefixlint.summarycache import SummaryCache
+
+CONTEXT_FILES = 200
+"""Files read besides those asked for, because they mention them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What a check found. `files` holds the bytes of each file that a finding names, as they were linted."""
+
+    findings: tuple[Finding, ...]
+    suppressed: tuple[Finding, ...]
+    errors: tuple[Diagnostic, ...]
+    files: Mapping[str, bytes]
+    scanned: int
+    with_prompts: int
+    skipped: int
+    root: Path
+
+
+@dataclass(slots=True)
+class _Files:
+    """Bytes of a project's files, read once."""
+
+    root: Path
+    data: dict[str, bytes] = field(default_factory=dict)
+    errors: list[Diagnostic] = field(default_factory=list)
+
+    def read(self, path: str) -> bytes | None:
+        if path not in self.data:
+            full = self.root / path
+            try:
+                if full.stat().st_size > discover.MAX_BYTES:
+                    self.errors.append(Diagnostic(path, 0, "too-large", f"larger than {discover.MAX_BYTES:,} bytes: not read"))
+                    return None
+                self.data[path] = full.read_bytes()
+            except OSError as error:
+                self.errors.append(Diagnostic(path, 0, "unreadable", f"cannot be read: {error.strerror or error}"))
+                return None
+        return self.data[path]
+
+
+def enabled(config: LintConfig, known: Mapping[str, Rule]) -> dict[str, Rule]:
+    """Give the rules that a configuration switches on."""
+    on = rulebook.matching(config.select, known) - rulebook.matching(config.ignore, known)
+    return {code: rule for code, rule in known.items() if code in on}
+
+
+def check(
+    paths: Sequence[str],
+    config: LintConfig,
+    *,
+    root: Path,
+    force_exclude: bool = False,
+    cache: bool = True,
+    known: Mapping[str, Rule] | None = None,
+    overrides: Mapping[str, bytes] | None = None,
+) -> CheckResult:
+    """Check files and folders; `overrides` are bytes to read instead of those on disk."""
+    rules = rulebook.rules() if known is None else known
+    chosen = enabled(config, rules)
+    exclude = (*config.exclude, *config.extend_exclude)
+    found = discover.find(root, paths, exclude, force=force_exclude)
+    if not found.paths and not found.skipped:
+        what = f"{found.missing[0]}: no such file or folder" if found.missing else "no files to check"
+        raise NoInputError(what, slug="no-input")
+    files = _Files(root, dict(overrides or {}))
+    store = SummaryCache(root if cache else None)
+    try:
+        wanted, project = _project(found, files, store)
+        outcome = lint.run(project, wanted, chosen, config.min_tokens)
+    finally:
+        store.close()
+    missing = [Diagnostic(path, 0, "no-such-file", "no such file or folder") for path in found.missing]
+    touched = {path: data for path in wanted if (data := files.read(path)) is not None}
+    for finding in outcome.findings:
+        for span in (finding.span, *(related.span for related in finding.related)):
+            data = files.read(span.path)
+            if data is not None:
+                touched[span.path] = data
+    only = _below(outcome.findings, found.paths)
+    only = [f if f.fix is None or fix.valid(f.fix, touched) else replace(f, fix=None) for f in only]
+    left, silenced = suppress.apply(only, {p: touched[p] for p in touched if p in set(found.paths)}, rules, chosen)
+    left, patterned = _per_file(left, config, rules)
+    left = _numbered(left, touched)
+    silenced = _numbered([*silenced, *patterned], touched)
+    if config.baseline is not None:
+        known_prints = suppress.read_baseline((root / config.baseline).read_text(encoding="utf-8"), config.baseline)
+        left, old = suppress.by_baseline(left, known_prints)
+        silenced = [*silenced, *old]
+    errors = tuple(sorted((*outcome.errors, *files.errors, *missing), key=lambda d: (d.path, d.line, d.slug)))
+    return CheckResult(
+        findings=tuple(left),
+        suppressed=tuple(silenced),
+        errors=errors,
+        files=touched,
+        scanned=len(found.paths),
+        with_prompts=outcome.with_prompts,
+        skipped=len(found.skipped),
+        root=root,
+    )
+
+
+def _project(found: Found, files: _Files, store: SummaryCache) -> tuple[list[str], Project]:
+    """Give the files that can hold prompts, and the project around them, its callers read."""
+
+    def load(path: str) -> Summary | None:
+        data = files.read(path)
+        return None if data is None else store.summary(SourceFile(path, data))
+
+    wanted = []
+    for path in found.paths:
+        data = files.read(path)
+        if data is None:
+            continue
+        file = SourceFile(path, data)
+        kind = sources.kind_of(file)
+        if kind is not None and kind.wanted(file):
+            wanted.append(path)
+    everything = set(discover.walk(found.root)) | set(found.paths)
+    project = Project(everything, load)
+    for path in _context(found, everything, wanted, files):
+        project.summary(path)
+    return wanted, project
+
+
+def _context(found: Found, everything: Iterable[str], wanted: Sequence[str], files: _Files) -> list[str]:
+    """Give the Python files outside those asked for that mention one of them by its module's or file's name."""
+    others = sorted(path for path in set(everything) - set(found.paths) if path.endswith(".py"))
+    if not others or not wanted:
+        return []
+    stems = {path.rsplit("/", 1)[-1].split(".", 1)[0] for path in wanted} - {"__init__"}
+    words = tuple(stem.encode() for stem in sorted(stems) if len(stem) > 3)
+    out = []
+    for path in others:
+        data = files.read(path)
+        if data is not None and len(out) < CONTEXT_FILES and any(word in data for word in words):
+            out.append(path)
+    return out
+
+
+def _below(findings: Iterable[Finding], paths: Sequence[str]) -> list[Finding]:
+    """Keep findings that touch a file that was asked for: at their own place, or at a related one."""
+    asked = set(paths)
+    return [f for f in findings if f.span.path in asked or any(r.span.path in asked for r in f.related)]
+
+
+def _per_file(findings: Iterable[Finding], config: LintConfig, rules: Mapping[str, Rule]) -> tuple[list[Finding], list[Finding]]:
+    import pathspec
+
+    patterns = [
+        (pathspec.GitIgnoreSpec.from_lines([pattern]), rulebook.matching(codes, rules), pattern)
+        for pattern, codes in sorted(config.per_file_ignores.items())
+    ]
+    left, silenced = [], []
+    for finding in findings:
+        hit = next((p for spec, codes, p in patterns if finding.rule.code in codes and spec.match_file(finding.span.path)), None)
+        if hit is None:
+            left.append(finding)
+        else:
+            silenced.append(replace(finding, reason=f"per-file-ignores: {hit}"))
+    return left, silenced
+
+
+def _numbered(findings: Iterable[Finding], files: Mapping[str, bytes]) -> list[Finding]:
+    """Give findings in order with fingerprints, and the fingerprint of what masks them."""
+    ordered = sorted(findings, key=lambda f: (f.span.path, f.span.start, f.rule.code, f.span.end))
+    seen: Counter[str] = Counter()
+    prints = [suppress.fingerprint(finding, files.get(finding.span.path, b""), seen) for finding in ordered]
+    by_group: dict[Span, str] = {}
+    for finding, digest in zip(ordered, prints, strict=True):
+        by_group.setdefault(finding.group or finding.span, digest)
+    return [
+        replace(finding, fingerprint=digest, masked_by=by_group.get(finding.masker) if finding.masker else None)
+        for finding, digest in zip(ordered, prints, strict=True)
+    ]
+
+
+def as_json(result: CheckResult) -> dict[str, Any]:
+    """Give the result as the documented JSON."""
+    return {
+        "schema": "prefixlint.check/1",
+        "findings": [finding_json(finding, result.files) for finding in result.findings],
+        "suppressed": [{**finding_json(finding, result.files), "reason": finding.reason} for finding in result.suppressed],
+        "errors": [
+            {"path": error.path, "line": error.line, "slug": error.slug, "message": error.message} for error in result.errors
+        ],
+        "files": {"scanned": result.scanned, "with_prompts": result.with_prompts, "skipped": result.skipped},
+    }
+
+
+def position(data: bytes, offset: int) -> tuple[int, int]:
+    """Give the 1-based line and column (in characters) of a byte."""
+    start = data.rfind(b"\n", 0, offset) + 1
+    return data.count(b"\n", 0, offset) + 1, len(data[start:offset].decode("utf-8", "replace")) + 1
+
+
+def finding_json(finding: Finding, files: Mapping[str, bytes]) -> dict[str, Any]:
+    """Give a finding as the documented JSON."""
+    data = files.get(finding.span.path, b"")
+    line, column = position(data, finding.span.start)
+    end_line, end_column = position(data, finding.span.end)
+    offered = finding.fix
+    return {
+        "rule": finding.rule.code,
+        "name": finding.rule.name,
+        "severity": finding.severity.word,
+        "confidence": finding.confidence.word,
+        "path": finding.span.path,
+        "line": line,
+        "column": column,
+        "end_line": end_line,
+        "end_column": end_column,
+        "message": finding.message,
+        "excerpt": data[finding.span.start : finding.span.end].decode("utf-8", "replace")[:200],
+        "tokens_at_risk": finding.tokens_at_risk,
+        "masked_by": finding.masked_by,
+        "fingerprint": finding.fingerprint,
+        "related": [_related(related.span, related.message, files) for related in finding.related],
+        "fix": None if offered is None else _fix_json(offered),
+        "at": None,
+        "values": None,
+        "requests": None,
+        "tokens_lost": None,
+    }
+
+
+def _fix_json(offered: Fix) -> dict[str, Any]:
+    edits = [{"path": e.span.path, "start": e.span.start, "end": e.span.end, "text": e.text} for e in offered.edits]
+    return {"title": offered.title, "applicability": offered.applicability.value, "edits": edits}
+
+
+def _related(span: Span, message: str, files: Mapping[str, bytes]) -> dict[str, Any]:
+    line, column = position(files.get(span.path, b""), span.start)
+    return {"path": span.path, "line": line, "column": column, "message": message}

@@ -1,0 +1,87 @@
+"""Findings as text for people: the line, carets below it, related places, help; then counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from prefixlint.checkrun import CheckResult, position
+from prefixlint.findings import Finding, Severity
+
+_COLORS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "info": "\x1b[1;36m", "dim": "\x1b[2m", "bold": "\x1b[1m"}
+_RESET = "\x1b[0m"
+_MAX_LINE = 160
+"""Characters of a source line that are shown around the place."""
+
+
+def text(result: CheckResult, *, color: bool = False, verbose: bool = False, statistics: bool = False) -> str:
+    """Give the report. Information is counted, and shown with `verbose`."""
+    shown = [f for f in result.findings if verbose or f.severity > Severity.INFO]
+    blocks = [_block(finding, result, color=color) for finding in shown]
+    for error in result.errors:
+        place = f"{error.path}:{error.line}" if error.line else error.path
+        blocks.append(f"{_paint('error', 'error', color)}[{error.slug}]: {place}: {error.message}\n" if place else f"{_paint('error', 'error', color)}[{error.slug}]: {error.message}\n")
+    if statistics:
+        blocks.append(_statistics(result))
+    blocks.append(_footer(result, hidden=len(result.findings) - len(shown)))
+    return "\n".join(blocks)
+
+
+def _paint(word: str, name: str, color: bool) -> str:
+    return f"{_COLORS[name]}{word}{_RESET}" if color else word
+
+
+def _block(finding: Finding, result: CheckResult, *, color: bool) -> str:
+    word = finding.severity.word
+    data = result.files.get(finding.span.path, b"")
+    line, column = position(data, finding.span.start)
+    end_line, end_column = position(data, finding.span.end)
+    width = len(str(line))
+    source, shift = _source_line(data, line, column)
+    stop = end_column if end_line == line else len(source) + shift + 1
+    carets = " " * (column - 1 - shift) + "^" * max(1, min(stop - column, len(source) - (column - 1 - shift)))
+    bar = _paint("|", "dim", color)
+    lines = [
+        f"{_paint(f'{word}[{finding.rule.code}]', word, color)}: {_paint(finding.message, 'bold', color)}",
+        f"{' ' * width}--> {finding.span.path}:{line}:{column}",
+        f"{' ' * width} {bar}",
+        f"{line} {bar} {source}",
+        f"{' ' * width} {bar} {_paint(carets, word, color)}",
+    ]
+    for related in finding.related:
+        where, at = position(result.files.get(related.span.path, b""), related.span.start)
+        lines.append(f"{' ' * width} = note: {related.span.path}:{where}:{at}: {related.message}")
+    if finding.help:
+        lines.append(f"{' ' * width} = help: {finding.help}")
+    if finding.fix is not None:
+        lines.append(f"{' ' * width} = fix: {finding.fix.title} (--{'fix' if finding.fix.applicability == 'safe' else 'unsafe-fixes'})")
+    return "\n".join(lines) + "\n"
+
+
+def _source_line(data: bytes, line: int, column: int) -> tuple[str, int]:
+    """Give the text of a line, cut around a column if it is long, tabs as one space, and how many characters were cut."""
+    found = data.split(b"\n", line)
+    source = found[line - 1].decode("utf-8", "replace").rstrip("\r").replace("\t", " ") if len(found) >= line else ""
+    source = "".join(character if character.isprintable() else "?" for character in source)
+    if len(source) <= _MAX_LINE:
+        return source, 0
+    shift = max(0, min(column - 1 - _MAX_LINE // 2, len(source) - _MAX_LINE))
+    return source[shift : shift + _MAX_LINE], shift
+
+
+def _statistics(result: CheckResult) -> str:
+    counts = Counter((finding.rule.code, finding.rule.name) for finding in result.findings)
+    rows = [f"{count:>6}  {code}  {name}" for (code, name), count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+    return "\n".join(rows) + "\n" if rows else ""
+
+
+def _footer(result: CheckResult, hidden: int) -> str:
+    counts = Counter(finding.severity for finding in result.findings)
+    parts = []
+    for severity, word in ((Severity.ERROR, "error"), (Severity.WARNING, "warning"), (Severity.INFO, "note")):
+        if counts[severity]:
+            parts.append(f"{counts[severity]} {word}{'s' if counts[severity] > 1 else ''}")
+    found = ", ".join(parts) or "nothing found"
+    extra = f" (-v shows the notes)" if hidden else ""
+    silent = f"; {len(result.suppressed)} suppressed" if result.suppressed else ""
+    broken = f"; {len(result.errors)} not read" if result.errors else ""
+    return f"{found}{extra}{silent}{broken} in {result.scanned} files ({result.with_prompts} with prompts)\n"

@@ -1,0 +1,194 @@
+"""`prefixlint check`, `prefixlint rule` and `prefixlint config`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from prefixlint import console
+from prefixlint.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from prefixlint.checkrun import CheckResult
+    from prefixlint.lintconfig import LintConfig
+
+_SEVERITIES = ("error", "warning", "info")
+
+
+def _words(value: str | None) -> tuple[str, ...]:
+    return tuple(word for word in (value or "").replace(" ", ",").split(",") if word)
+
+
+@click.command(short_help="Lint prompt sources: what will break the prefix.")
+@click.argument("paths", nargs=-1, type=click.Path())
+@click.option("--select", metavar="RULES", help="Only these: codes, prefixes of codes, or names, with commas.")
+@click.option("--ignore", metavar="RULES", help="All but these.")
+@click.option("--fix", "fix_", is_flag=True, help="Apply safe fixes.")
+@click.option("--unsafe-fixes", is_flag=True, help="Fix as well what changes the text that a model reads.")
+@click.option("--diff", "diff_", is_flag=True, help="Show what fixes would change, and change nothing.")
+@click.option("--fail-on", type=click.Choice(_SEVERITIES), help="Exit with 1 from this severity on  [default: warning].")
+@click.option("--min-tokens", type=click.IntRange(min=0), metavar="N", help="Static tokens behind a place  [default: 32].")
+@click.option("--statistics", is_flag=True, help="Count findings by rule.")
+@click.option("--baseline", metavar="FILE", help="Findings of this JSON report are old and do not count.")
+@click.option("--add-ignore", metavar="REASON", help="Write an ignore comment with this reason at each finding.")
+@click.option("--rules", "rules_dir", metavar="DIR", help="A folder with more rule pages.")
+@click.option("--config", "config_file", metavar="FILE", help="Configuration, instead of the project's own.")
+@click.option("--force-exclude", is_flag=True, help="Leave out excluded files even when they are named.")
+@click.option("--no-cache", is_flag=True, help="Read every file again.")
+@click.option("-v", "--verbose", is_flag=True, help="Show notes as well.")
+@console.output_options(("text", "json"))
+@console.guarded
+def check(paths: tuple[str, ...], **options: Any) -> None:
+    """Find what changes at the head of prompts, and so breaks the prefix cache, in PATHS (default: here).
+
+    Python code, Jinja templates, prompt files and data files are read; nothing is imported or run. Exit codes: 0 nothing to
+    report, 1 findings at or above --fail-on, 2 wrong usage or a failure, 3 no input.
+    """
+    from prefixlint import checkrun, discover, rulebook
+
+    root = discover.root_of(Path(paths[0] if paths else ".").absolute())
+    config = _configured(root, options)
+    known = dict(rulebook.rules())
+    if config.rules is not None:
+        folder = root / config.rules
+        if not folder.is_dir():
+            raise UsageError(f"--rules: {config.rules} is no folder", slug="rules-folder")
+        known.update(rulebook.load(folder))
+
+    def run(overrides: dict[str, bytes] | None = None) -> CheckResult:
+        return checkrun.check(
+            paths or (".",),
+            config,
+            root=root,
+            force_exclude=options["force_exclude"],
+            cache=not options["no_cache"],
+            known=known,
+            overrides=overrides,
+        )
+
+    result = run()
+    if options["diff_"] or options["fix_"] or options["unsafe_fixes"]:
+        result = _fix(result, run, options)
+        if options["diff_"]:
+            raise SystemExit(_exit_code(result, config))
+    if options["add_ignore"] is not None:
+        result = _add_ignores(result, run, config, options["add_ignore"])
+    _show(result, options)
+    raise SystemExit(_exit_code(result, config))
+
+
+def _configured(root: Path, options: dict[str, Any]) -> LintConfig:
+    from prefixlint import lintconfig
+
+    config = lintconfig.find(root, options["config_file"])
+    changes: dict[str, Any] = {}
+    for name in ("select", "ignore"):
+        if options[name] is not None:
+            changes[name] = _words(options[name])
+    for name in ("min_tokens", "fail_on", "baseline"):
+        if options[name] is not None:
+            changes[name] = options[name]
+    if options["rules_dir"] is not None:
+        changes["rules"] = options["rules_dir"]
+    config = replace(config, **changes)
+    if config.baseline is not None and not (root / config.baseline).is_file():
+        raise ConfigError(f"{config.baseline}: no such baseline", slug="baseline")
+    return config
+
+
+def _fix(result: CheckResult, run: Any, options: dict[str, Any]) -> CheckResult:
+    from prefixlint import fix
+
+    fixed = fix.apply(
+        result.findings, result.files, lambda files: run(dict(files)).findings, unsafe=options["unsafe_fixes"]
+    )
+    if options["diff_"]:
+        console.emit(fix.diff(result.files, fixed.files), options["output"])
+        return result
+    for path, data in sorted(fixed.files.items()):
+        with console.writing(str(result.root / path)) as file:
+            file.write(data)
+    if fixed.applied and not options["quiet"]:
+        click.echo(f"{len(fixed.applied)} fixed in {len(fixed.files)} files", err=True)
+    fresh: CheckResult = run()
+    return fresh
+
+
+def _add_ignores(result: CheckResult, run: Any, config: LintConfig, reason: str) -> CheckResult:
+    from prefixlint import fix
+    from prefixlint.findings import Severity
+
+    if not reason.strip() or "\n" in reason:
+        raise UsageError("--add-ignore needs a reason of one line", slug="ignore-reason")
+    floor = Severity[config.fail_on.upper()]
+    chosen = [finding for finding in result.findings if finding.severity >= floor]
+    for path, data in sorted(fix.ignore_comments(chosen, result.files, reason.strip()).items()):
+        with console.writing(str(result.root / path)) as file:
+            file.write(data)
+    fresh: CheckResult = run()
+    return fresh
+
+
+def _show(result: CheckResult, options: dict[str, Any]) -> None:
+    if options["report"] == "json":
+        from prefixlint.checkrun import as_json
+
+        console.emit(json.dumps(as_json(result), indent=2, ensure_ascii=False) + "\n", options["output"])
+        return
+    from prefixlint.checktext import text
+
+    color = console.wants_color(options["color"], options["output"])
+    shown = text(result, color=color, verbose=options["verbose"], statistics=options["statistics"])
+    console.emit(shown, options["output"])
+
+
+def _exit_code(result: CheckResult, config: LintConfig) -> int:
+    from prefixlint.findings import Severity
+
+    if any(error.slug in ("check-crashed", "unknown-check", "no-such-file") for error in result.errors):
+        return 2
+    floor = Severity[config.fail_on.upper()]
+    return 1 if any(finding.severity >= floor for finding in result.findings) else 0
+
+
+@click.command(short_help="A rule's page, or the list of rules.")
+@click.argument("name", required=False)
+@console.guarded
+def rule(name: str | None) -> None:
+    """Show the page of a rule (by code or name), or list all rules."""
+    from prefixlint import rulebook
+
+    if name is not None:
+        found = rulebook.find(name)
+        console.emit(f"# {found.code} {found.name} ({found.severity.word})\n\n{found.summary}\n\n{found.page}", None)
+        return
+    rows = [f"{r.code}  {r.severity.word:<7}  {r.name:<34}  {r.summary}" for r in rulebook.rules().values()]
+    console.emit("\n".join(rows) + "\n", None)
+
+
+@click.command(short_help="The effective configuration, and why each rule is on or off.")
+@click.argument("path", required=False, default=".")
+@click.option("--config", "config_file", metavar="FILE", help="Configuration, instead of the project's own.")
+@console.guarded
+def config(path: str, config_file: str | None) -> None:
+    """Show the configuration that holds for PATH."""
+    from prefixlint import checkrun, discover, lintconfig, rulebook
+
+    root = discover.root_of(Path(path).absolute())
+    found = lintconfig.find(root, config_file)
+    known = rulebook.rules()
+    on = checkrun.enabled(found, known)
+    out = [f"root: {root}", f"configuration: {found.source or 'none: built-in defaults'}"]
+    out += [f"min-tokens: {found.min_tokens}", f"fail-on: {found.fail_on}", f"exclude: {', '.join((*found.exclude, *found.extend_exclude))}", ""]
+    for code, each in known.items():
+        if code in on:
+            why = "selected by default" if found.select == ("ALL",) else f"selected by {', '.join(found.select)}"
+        else:
+            ignored = code in rulebook.matching(found.ignore, known)
+            why = f"ignored by {', '.join(found.ignore)}" if ignored else f"not in {', '.join(found.select)}"
+        out.append(f"{code}  {'on ' if code in on else 'off'}  {each.name:<34}  {why}")
+    console.emit("\n".join(out) + "\n", None)
