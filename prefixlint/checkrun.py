@@ -49,7 +49,9 @@ class _Files:
             full = self.root / path
             try:
                 if full.stat().st_size > discover.MAX_BYTES:
-                    self.errors.append(Diagnostic(path, 0, "too-large", f"larger than {discover.MAX_BYTES:,} bytes: not read"))
+                    self.errors.append(
+                        Diagnostic(path, 0, "too-large", f"larger than {discover.MAX_BYTES:,} bytes: not read")
+                    )
                     return None
                 self.data[path] = full.read_bytes()
             except OSError as error:
@@ -163,7 +165,9 @@ def _below(findings: Iterable[Finding], paths: Sequence[str]) -> list[Finding]:
     return [f for f in findings if f.span.path in asked or any(r.span.path in asked for r in f.related)]
 
 
-def _per_file(findings: Iterable[Finding], config: LintConfig, rules: Mapping[str, Rule]) -> tuple[list[Finding], list[Finding]]:
+def _per_file(
+    findings: Iterable[Finding], config: LintConfig, rules: Mapping[str, Rule]
+) -> tuple[list[Finding], list[Finding]]:
     import pathspec
 
     patterns = [
@@ -172,7 +176,10 @@ def _per_file(findings: Iterable[Finding], config: LintConfig, rules: Mapping[st
     ]
     left, silenced = [], []
     for finding in findings:
-        hit = next((p for spec, codes, p in patterns if finding.rule.code in codes and spec.match_file(finding.span.path)), None)
+        hit = next(
+            (p for spec, codes, p in patterns if finding.rule.code in codes and spec.match_file(finding.span.path)),
+            None,
+        )
         if hit is None:
             left.append(finding)
         else:
@@ -199,9 +206,12 @@ def as_json(result: CheckResult) -> dict[str, Any]:
     return {
         "schema": "prefixlint.check/1",
         "findings": [finding_json(finding, result.files) for finding in result.findings],
-        "suppressed": [{**finding_json(finding, result.files), "reason": finding.reason} for finding in result.suppressed],
+        "suppressed": [
+            {**finding_json(finding, result.files), "reason": finding.reason} for finding in result.suppressed
+        ],
         "errors": [
-            {"path": error.path, "line": error.line, "slug": error.slug, "message": error.message} for error in result.errors
+            {"path": error.path, "line": error.line, "slug": error.slug, "message": error.message}
+            for error in result.errors
         ],
         "files": {"scanned": result.scanned, "with_prompts": result.with_prompts, "skipped": result.skipped},
     }

@@ -19,7 +19,11 @@ def text(result: CheckResult, *, color: bool = False, verbose: bool = False, sta
     blocks = [_block(finding, result, color=color) for finding in shown]
     for error in result.errors:
         place = f"{error.path}:{error.line}" if error.line else error.path
-        blocks.append(f"{_paint('error', 'error', color)}[{error.slug}]: {place}: {error.message}\n" if place else f"{_paint('error', 'error', color)}[{error.slug}]: {error.message}\n")
+        blocks.append(
+            f"{_paint('error', 'error', color)}[{error.slug}]: {place}: {error.message}\n"
+            if place
+            else f"{_paint('error', 'error', color)}[{error.slug}]: {error.message}\n"
+        )
     if statistics:
         blocks.append(_statistics(result))
     blocks.append(_footer(result, hidden=len(result.findings) - len(shown)))
@@ -53,7 +57,9 @@ def _block(finding: Finding, result: CheckResult, *, color: bool) -> str:
     if finding.help:
         lines.append(f"{' ' * width} = help: {finding.help}")
     if finding.fix is not None:
-        lines.append(f"{' ' * width} = fix: {finding.fix.title} (--{'fix' if finding.fix.applicability == 'safe' else 'unsafe-fixes'})")
+        lines.append(
+            f"{' ' * width} = fix: {finding.fix.title} (--{'fix' if finding.fix.applicability == 'safe' else 'unsafe-fixes'})"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -70,7 +76,10 @@ def _source_line(data: bytes, line: int, column: int) -> tuple[str, int]:
 
 def _statistics(result: CheckResult) -> str:
     counts = Counter((finding.rule.code, finding.rule.name) for finding in result.findings)
-    rows = [f"{count:>6}  {code}  {name}" for (code, name), count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+    rows = [
+        f"{count:>6}  {code}  {name}"
+        for (code, name), count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ]
     return "\n".join(rows) + "\n" if rows else ""
 
 
@@ -81,7 +90,7 @@ def _footer(result: CheckResult, hidden: int) -> str:
         if counts[severity]:
             parts.append(f"{counts[severity]} {word}{'s' if counts[severity] > 1 else ''}")
     found = ", ".join(parts) or "nothing found"
-    extra = f" (-v shows the notes)" if hidden else ""
+    extra = " (-v shows the notes)" if hidden else ""
     silent = f"; {len(result.suppressed)} suppressed" if result.suppressed else ""
     broken = f"; {len(result.errors)} not read" if result.errors else ""
     return f"{found}{extra}{silent}{broken} in {result.scanned} files ({result.with_prompts} with prompts)\n"

@@ -30,8 +30,12 @@ def _words(value: str | None) -> tuple[str, ...]:
 @click.option("--fix", "fix_", is_flag=True, help="Apply safe fixes.")
 @click.option("--unsafe-fixes", is_flag=True, help="Fix as well what changes the text that a model reads.")
 @click.option("--diff", "diff_", is_flag=True, help="Show what fixes would change, and change nothing.")
-@click.option("--fail-on", type=click.Choice(_SEVERITIES), help="Exit with 1 from this severity on  [default: warning].")
-@click.option("--min-tokens", type=click.IntRange(min=0), metavar="N", help="Static tokens behind a place  [default: 32].")
+@click.option(
+    "--fail-on", type=click.Choice(_SEVERITIES), help="Exit with 1 from this severity on  [default: warning]."
+)
+@click.option(
+    "--min-tokens", type=click.IntRange(min=0), metavar="N", help="Static tokens behind a place  [default: 32]."
+)
 @click.option("--statistics", is_flag=True, help="Count findings by rule.")
 @click.option("--baseline", metavar="FILE", help="Findings of this JSON report are old and do not count.")
 @click.option("--add-ignore", metavar="REASON", help="Write an ignore comment with this reason at each finding.")
@@ -183,7 +187,12 @@ def config(path: str, config_file: str | None) -> None:
     known = rulebook.rules()
     on = checkrun.enabled(found, known)
     out = [f"root: {root}", f"configuration: {found.source or 'none: built-in defaults'}"]
-    out += [f"min-tokens: {found.min_tokens}", f"fail-on: {found.fail_on}", f"exclude: {', '.join((*found.exclude, *found.extend_exclude))}", ""]
+    out += [
+        f"min-tokens: {found.min_tokens}",
+        f"fail-on: {found.fail_on}",
+        f"exclude: {', '.join((*found.exclude, *found.extend_exclude))}",
+        "",
+    ]
     for code, each in known.items():
         if code in on:
             why = "selected by default" if found.select == ("ALL",) else f"selected by {', '.join(found.select)}"

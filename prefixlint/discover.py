@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 ALWAYS = frozenset(
-    ".git .hg .svn .tox .nox .venv venv .eggs __pycache__ node_modules site-packages .mypy_cache .ruff_cache .pytest_cache "
-    ".prefixlint_cache .idea .vscode .cache .direnv".split()
+    [".git", ".hg", ".svn", ".tox", ".nox", ".venv", "venv", ".eggs", "__pycache__", "node_modules", "site-packages", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".prefixlint_cache", ".idea", ".vscode", ".cache", ".direnv"]
 )
 """Folders that are never entered."""
 
@@ -27,8 +26,7 @@ EXCLUDE = (
 """Patterns, in the language of `.gitignore`, that are left out unless the configuration says otherwise."""
 
 SUFFIXES = frozenset(
-    ".py .pyw .j2 .jinja .jinja2 .prompty .prompt .md .mdx .txt .hbs .handlebars .mustache .yaml .yml .json .toml .sh .service "
-    ".ipynb .jsonl .ndjson".split()
+    [".py", ".pyw", ".j2", ".jinja", ".jinja2", ".prompty", ".prompt", ".md", ".mdx", ".txt", ".hbs", ".handlebars", ".mustache", ".yaml", ".yml", ".json", ".toml", ".sh", ".service", ".ipynb", ".jsonl", ".ndjson"]
 )
 """Endings that some source kind may claim; files without an ending are offered as well."""
 

@@ -88,7 +88,7 @@ def apply(findings: Iterable[Finding], files: Mapping[str, bytes], recheck: Rech
 
 
 def _overlap(one: Edit, two: Edit) -> bool:
-    return one.span.start < two.span.end and two.span.start < one.span.end or one.span == two.span
+    return (one.span.start < two.span.end and two.span.start < one.span.end) or one.span == two.span
 
 
 def _refused(before: Iterable[Finding], chosen: Mapping[str, list[Finding]], after: Iterable[Finding]) -> set[str]:

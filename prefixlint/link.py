@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from prefixlint.origins import Judge
 from prefixlint.project import Project
-from prefixlint.prompts import Choice, Hole, Include, Message, Node, Prompt, Repeat, Span, Text
+from prefixlint.prompts import Choice, Hole, Include, Message, Node, Prompt, Repeat, Span
 from prefixlint.render import Fill, Renderer
 from prefixlint.resolve import Frame, Resolver
 from prefixlint.sources import Sink, Summary
@@ -26,7 +26,6 @@ from prefixlint.values import (
     Loop,
     Map,
     Name,
-    Param,
     Seq,
     Star,
     Template,
@@ -68,7 +67,12 @@ def link(project: Project, paths: Iterable[str]) -> Linked:
     summaries = [summary for path in sorted(paths) if (summary := project.summary(path)) is not None]
     renders = _Renders(linked, summaries)
     covered: set[tuple[str, int]] = set()
-    work = [(_ORDER[sink.kind], -_size(sink.value), summary, sink) for summary in summaries for sink in summary.sinks if sink.kind in _ORDER]
+    work = [
+        (_ORDER[sink.kind], -_size(sink.value), summary, sink)
+        for summary in summaries
+        for sink in summary.sinks
+        if sink.kind in _ORDER
+    ]
     work.sort(key=lambda item: (item[0], item[1], item[2].path, item[3].start))
     for _, _, summary, sink in work:
         linked.renderer.start()
@@ -124,7 +128,9 @@ def _prompts(linked: Linked, summary: Summary, sink: Sink, renders: _Renders) ->
             yield Prompt((Message(sink.role, tuple(nodes), span),), span, name=sink.name)
     elif sink.kind == "named":
         for nodes in renders.fillings(sink, frame):
-            yield Prompt((Message(sink.role, tuple(nodes), span),), span, continues=sink.role == "system", name=sink.name)
+            yield Prompt(
+                (Message(sink.role, tuple(nodes), span),), span, continues=sink.role == "system", name=sink.name
+            )
 
 
 def _request(linked: Linked, sink: Sink, frame: Frame, span: Span) -> Prompt | None:
@@ -149,21 +155,30 @@ def _tools(linked: Linked, value: Value, frame: Frame, depth: int = 0, *, inside
     held, inner = linked.resolver.resolve(value, frame)
     if depth > 10 or linked.renderer.spent():
         return []
+    if inside and not isinstance(held, (Map, Seq)) and linked.renderer.textual(held, inner):
+        return linked.renderer.render(held, inner)
     if isinstance(held, Map):
         nodes: list[Node] = []
         for key, item in held.entries:
             if text_of(key) not in ("required", "strict"):
                 nodes.extend(_tools(linked, item, inner, depth + 1, inside=True))
         return nodes
-    if isinstance(held, (Seq, Loop, Join)) or (isinstance(held, Call) and dotted(held.func) in ("sorted", "list", "set", "filter")):
+    if isinstance(held, (Seq, Loop, Join)) or (
+        isinstance(held, Call) and dotted(held.func) in ("sorted", "list", "set", "filter")
+    ):
         if isinstance(held, Seq) and held.kind != "set":
             return [node for item in held.items for node in _tools(linked, item, inner, depth + 1, inside=inside)]
         return _tool_list(linked, held, inner, depth)
     if isinstance(held, Star):
         return _tools(linked, held.value, inner, depth + 1)
     if isinstance(held, Either):
-        return [Choice(tuple(tuple(_tools(linked, option, inner, depth + 1, inside=inside)) for option in held.options), inner.span(held))]
-    return linked.renderer.render(held, inner) if inside and linked.renderer.textual(held, inner) else []
+        return [
+            Choice(
+                tuple(tuple(_tools(linked, option, inner, depth + 1, inside=inside)) for option in held.options),
+                inner.span(held),
+            )
+        ]
+    return []
 
 
 def _tool_list(linked: Linked, held: Value, frame: Frame, depth: int) -> list[Node]:
@@ -270,15 +285,15 @@ class _Messages:
         held, inner = self.linked.resolver.resolve(value, frame)
         if isinstance(held, Seq):
             return [node for item in held.items for node in self._block(item, inner)]
-        return self.linked.renderer._part(value, frame, (), ())
+        return self.linked.renderer.part(value, frame)
 
     def _block(self, value: Value, frame: Frame) -> list[Node]:
         held, inner = self.linked.resolver.resolve(value, frame)
         if isinstance(held, Map):
             entries = {text_of(key): item for key, item in held.entries}
             text = entries.get("text", entries.get("content"))
-            return self.linked.renderer._part(text, inner, (), ()) if text is not None else []
-        return self.linked.renderer._part(value, frame, (), ())
+            return self.linked.renderer.part(text, inner) if text is not None else []
+        return self.linked.renderer.part(value, frame)
 
 
 class _Renders:
@@ -324,7 +339,7 @@ class _Renders:
             self._build()
         renderer = self.linked.renderer
         held, inner = self.linked.resolver.resolve(sink.value, frame)
-        if isinstance(held, (Lit, Join)) and sink.kind == "named" or isinstance(held, Template):
+        if (isinstance(held, (Lit, Join)) and sink.kind == "named") or isinstance(held, Template):
             literals = list(_literals(held))
             calls = [call for literal in literals for call in self._by_literal.get(id(literal), ())]
             seen: set[tuple[str, int]] = set()

@@ -35,12 +35,16 @@ def run(project: Project, paths: Iterable[str], rules: Mapping[str, Rule], min_t
     for rule in rules.values():
         check = available.get(rule.check)
         if check is None:
-            errors.append(Diagnostic("", 0, "unknown-check", f"{rule.code} names the check {rule.check!r}, which does not exist"))
+            errors.append(
+                Diagnostic("", 0, "unknown-check", f"{rule.code} names the check {rule.check!r}, which does not exist")
+            )
             continue
         try:
             found.extend(check.check(context, rule))
         except Exception as error:  # noqa: BLE001 (one broken check must not hide what the others found)
-            errors.append(Diagnostic("", 0, "check-crashed", f"{rule.code} {rule.name}: {type(error).__name__}: {error}"))
+            errors.append(
+                Diagnostic("", 0, "check-crashed", f"{rule.code} {rule.name}: {type(error).__name__}: {error}")
+            )
     return Outcome(tuple(_deduplicated(found)), tuple(errors), len(linked.prompts))
 
 

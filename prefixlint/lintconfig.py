@@ -91,6 +91,11 @@ def _value(key: str, kind: str, value: Any, source: str) -> Any:
         return value
     if kind == "table" and isinstance(value, dict):
         return {str(pattern): tuple(_value(key, "list", rules, source)) for pattern, rules in value.items()}
-    wanted = {"list": "a list of strings", "int": "a whole number from 0", "str": "a string", "table": "a table of lists"}
+    wanted = {
+        "list": "a list of strings",
+        "int": "a whole number from 0",
+        "str": "a string",
+        "table": "a table of lists",
+    }
     wanted["str"] = "error, warning or info" if key == "fail-on" else wanted["str"]
     raise ConfigError(f"{source}: {key} must be {wanted[kind]}, not {value!r}", slug="config-value")

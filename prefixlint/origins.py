@@ -45,13 +45,17 @@ SHORT = 32
 MAX_STEPS = 400
 """Values read for one place of a prompt."""
 
-_ORDER_FREE = frozenset("sorted len sum min max any all bool isinstance jinja.filter.sort jinja.filter.length jinja.filter.count".split())
-_COUNTS = frozenset("len jinja.filter.length jinja.filter.count sum bool isinstance any all hasattr callable type".split())
-_PURE = frozenset(
-    "str repr int float round format list tuple dict reversed zip map filter enumerate iter next print abs ascii bytes".split()
+_ORDER_FREE = frozenset(
+    ["sorted", "len", "sum", "min", "max", "any", "all", "bool", "isinstance", "jinja.filter.sort", "jinja.filter.length", "jinja.filter.count"]
 )
-_CORE = frozenset("clock date age random identity environment counter selection object order".split())
-_SETTINGS = frozenset("config settings cfg conf constants self cls args options opts".split())
+_COUNTS = frozenset(
+    ["len", "jinja.filter.length", "jinja.filter.count", "sum", "bool", "isinstance", "any", "all", "hasattr", "callable", "type"]
+)
+_PURE = frozenset(
+    ["str", "repr", "int", "float", "round", "format", "list", "tuple", "dict", "reversed", "zip", "map", "filter", "enumerate", "iter", "next", "print", "abs", "ascii", "bytes"]
+)
+_CORE = frozenset(["clock", "date", "age", "random", "identity", "environment", "counter", "selection", "object", "order"])
+_SETTINGS = frozenset(["config", "settings", "cfg", "conf", "constants", "self", "cls", "args", "options", "opts"])
 ORDER = Volatility(Scope.DEPLOY, Period.PROCESS)
 _CALL = Volatility(Scope.REQUEST, Period.CALL)
 
@@ -193,7 +197,9 @@ class Judge:
         if isinstance(held, (Seq, Map, Loop)):
             return True
         if isinstance(held, Call) and isinstance(held.func, Attr):
-            return held.func.name in ("format", "join", "render", "substitute") or self._is_long_text(held.func.base, inner)
+            return held.func.name in ("format", "join", "render", "substitute") or self._is_long_text(
+                held.func.base, inner
+            )
         return isinstance(held, Lit) and len(held.text) > SHORT
 
     def _name(self, value: Name, frame: Frame) -> Verdict:
@@ -285,7 +291,12 @@ class Judge:
         base = self._judge(value.base, frame)
         upper = value.upper.value if isinstance(value.upper, Const) else None
         if value.lower is None and upper in (4, 7, 10):
-            kept = [replace(o, kind="date", volatility=Volatility(o.volatility.scope, min(Period.DAY, o.volatility.period))) if o.kind == "clock" else o for o in base.origins]
+            kept = [
+                replace(o, kind="date", volatility=Volatility(o.volatility.scope, min(Period.DAY, o.volatility.period)))
+                if o.kind == "clock"
+                else o
+                for o in base.origins
+            ]
             return Verdict(tuple(kept) if upper != 4 else (), base.constant)
         return base
 
@@ -338,7 +349,11 @@ class Judge:
 
     def _elem(self, value: Elem, frame: Frame) -> Verdict:
         call = bare(value.source)
-        if isinstance(call, Call) and isinstance(call.func, Name) and call.func.dotted in ("range", "itertools.count", "count"):
+        if (
+            isinstance(call, Call)
+            and isinstance(call.func, Name)
+            and call.func.dotted in ("range", "itertools.count", "count")
+        ):
             return self._counter(value, frame, call.func.dotted)
         verdict = self._judge(value.source, frame)
         kept = tuple(origin for origin in verdict.origins if origin.kind not in ("order", "selection"))
@@ -366,7 +381,9 @@ class Judge:
             if any(origin.kind == "clock" for origin in inner.origins):
                 return Verdict(tuple(_aged(origin) for origin in inner.origins))
         if value.name in ("|", "&", "^", "-") and _set_like(value):
-            return union([self._order(value, frame, "a set"), Verdict(tuple(o for o in inner.origins if o.kind != "order"))])
+            return union(
+                [self._order(value, frame, "a set"), Verdict(tuple(o for o in inner.origins if o.kind != "order"))]
+            )
         if value.name == "lambda":
             return inner
         return Verdict(inner.origins, inner.constant and value.name != "?")
@@ -449,7 +466,16 @@ class Judge:
         return self._all((*value.args, *(item for _, item in value.kwargs)), frame)
 
     def _method(self, value: Call, func: Attr, frame: Frame) -> Verdict:
-        written = func.name in ("format", "join", "replace", "format_map", "%", "render", "substitute", "safe_substitute")
+        written = func.name in (
+            "format",
+            "join",
+            "replace",
+            "format_map",
+            "%",
+            "render",
+            "substitute",
+            "safe_substitute",
+        )
         direct = written or func.name in _TEXT_METHODS or self._direct(func.base, frame)
         base = self._judge(func.base, frame) if direct else UNKNOWN
         argument = text_of(value.args[0]) if value.args else None
@@ -484,8 +510,12 @@ def callable_only(path: str) -> bool:
     return not path.startswith(("os.environ", "sys.", "platform"))
 
 
-_TEXT_METHODS = frozenset("strip lstrip rstrip lower upper title split encode decode items keys values splitlines copy".split())
-_WRITERS = frozenset("format str string render dumps dump humanize localize escape quote wrap isoformat to convert stringify fmt pretty".split())
+_TEXT_METHODS = frozenset(
+    ["strip", "lstrip", "rstrip", "lower", "upper", "title", "split", "encode", "decode", "items", "keys", "values", "splitlines", "copy"]
+)
+_WRITERS = frozenset(
+    ["format", "str", "string", "render", "dumps", "dump", "humanize", "localize", "escape", "quote", "wrap", "isoformat", "to", "convert", "stringify", "fmt", "pretty"]
+)
 
 
 def _writes_out(path: str) -> bool:
@@ -537,4 +567,17 @@ def _is_constant_name(name: str) -> bool:
 
 def _is_setting(name: str) -> bool:
     """Tell whether an environment variable is a setting of the deployment rather than a fact of machine or user."""
-    return name.upper() not in ("USER", "USERNAME", "LOGNAME", "HOME", "PWD", "HOSTNAME", "SHELL", "PATH", "TERM", "LANG", "TZ", "COMPUTERNAME")
+    return name.upper() not in (
+        "USER",
+        "USERNAME",
+        "LOGNAME",
+        "HOME",
+        "PWD",
+        "HOSTNAME",
+        "SHELL",
+        "PATH",
+        "TERM",
+        "LANG",
+        "TZ",
+        "COMPUTERNAME",
+    )

@@ -26,7 +26,9 @@ class Part(NamedTuple):
 _BRACE = re.compile(
     r"(?P<open>\{\{)|(?P<close>\}\})|\{(?P<name>[^{}!:\n]*)(?:!(?P<conversion>[rsa]))?(?::(?P<spec>(?:[^{}\n]|\{[^{}\n]*\})*))?\}"
 )
-_PERCENT = re.compile(r"(?P<open>%%)|%(?:\((?P<name>[^)\n]*)\))?[#0\- +]*(?:\d+|\*)?(?:\.\d+)?(?P<conversion>[diouxXeEfFgGcrsa])")
+_PERCENT = re.compile(
+    r"(?P<open>%%)|%(?:\((?P<name>[^)\n]*)\))?[#0\- +]*(?:\d+|\*)?(?:\.\d+)?(?P<conversion>[diouxXeEfFgGcrsa])"
+)
 _DOLLAR = re.compile(r"(?P<open>\$\$)|\$(?:(?P<name>[_a-zA-Z]\w*)|\{(?P<braced>[_a-zA-Z]\w*)\})")
 _MUSTACHE = re.compile(r"\{\{\{?\s*(?P<name>[^{}\n]*?)\s*\}?\}\}")
 _STATE = re.compile(r"\{+(?P<name>[a-zA-Z_][\w.]*(?::[a-zA-Z_]\w*)?)\??\}+")
@@ -106,7 +108,9 @@ def _state(text: str) -> Iterator[Part]:
 
 _SCANNERS = {"brace": _brace, "percent": _percent, "dollar": _dollar, "mustache": _mustache, "state": _state}
 
-_JINJA = re.compile(r"\{%-?\s*(?:if|for|set|macro|include|extends|block|raw|endif|endfor|else|elif|endraw|import|from)\b|\{\{.*?(?:\||\.\w+\(|\[).*?\}\}|\{#")
+_JINJA = re.compile(
+    r"\{%-?\s*(?:if|for|set|macro|include|extends|block|raw|endif|endfor|else|elif|endraw|import|from)\b|\{\{.*?(?:\||\.\w+\(|\[).*?\}\}|\{#"
+)
 _DOUBLE = re.compile(r"\{\{-?\s*[$@]?[a-zA-Z_][\w.]*\s*-?\}\}")
 _SINGLE = re.compile(r"(?<![{$\\])\{[a-zA-Z_][\w.]*\}(?!\})")
 _HANDLEBARS = re.compile(r"\{\{[#/^>]\w|\{\{\{|\{\{\$|\{\{@|\{\{else\}\}")

@@ -99,7 +99,9 @@ class Project:
         name = tail.rsplit("/", 1)[-1]
         found = self._texts.get(name, ())
         if "/" in tail:
-            exact = [path for path in found if f"/{path.lower()}".endswith(f"/{tail}") or _without(path).endswith(f"/{tail}")]
+            exact = [
+                path for path in found if f"/{path.lower()}".endswith(f"/{tail}") or _without(path).endswith(f"/{tail}")
+            ]
             found = exact
         for path in sorted(found, key=lambda path: _distance(path, near)):
             summary = self.summary(path)

@@ -44,19 +44,21 @@ MAX_STEPS = 6000
 """Values read for one prompt; what comes behind is left out."""
 MAX_NESTING = 40
 
-_BRACE_METHODS = frozenset("format format_map partial format_prompt format_messages aformat invoke ainvoke".split())
-_DOLLAR_METHODS = frozenset("substitute safe_substitute".split())
+_BRACE_METHODS = frozenset(["format", "format_map", "partial", "format_prompt", "format_messages", "aformat", "invoke", "ainvoke"])
+_DOLLAR_METHODS = frozenset(["substitute", "safe_substitute"])
 _SAME_TEXT = frozenset(
-    "strip lstrip rstrip lower upper title capitalize removeprefix removesuffix expandtabs encode decode getvalue "
-    "with_config bind".split()
+    ["strip", "lstrip", "rstrip", "lower", "upper", "title", "capitalize", "removeprefix", "removesuffix", "expandtabs", "encode", "decode", "getvalue", "with_config", "bind"]
 )
 _SAME_FUNCTIONS = frozenset(
-    "str textwrap.dedent dedent inspect.cleandoc cleandoc textwrap.indent typing.cast cast markupsafe.Markup html.unescape "
-    "jinja.filter.trim jinja.filter.safe jinja.filter.string jinja.filter.indent jinja.filter.default jinja.filter.d list tuple".split()
+    ["str", "textwrap.dedent", "dedent", "inspect.cleandoc", "cleandoc", "textwrap.indent", "typing.cast", "cast", "markupsafe.Markup", "html.unescape", "jinja.filter.trim", "jinja.filter.safe", "jinja.filter.string", "jinja.filter.indent", "jinja.filter.default", "jinja.filter.d", "list", "tuple"]
 )
 _TEXT_ARGUMENTS = ("content", "template", "text", "prompt", "prompt_template")
-_TEMPLATE_CLASSES = frozenset("PromptTemplate ChatPromptTemplate StringPromptTemplate SystemMessagePromptTemplate HumanMessagePromptTemplate".split())
-_TEXT_CLASSES = frozenset("SystemMessage HumanMessage AIMessage UserMessage AssistantMessage Message ChatMessage TextContent TextBlock Part".split())
+_TEMPLATE_CLASSES = frozenset(
+    ["PromptTemplate", "ChatPromptTemplate", "StringPromptTemplate", "SystemMessagePromptTemplate", "HumanMessagePromptTemplate"]
+)
+_TEXT_CLASSES = frozenset(
+    ["SystemMessage", "HumanMessage", "AIMessage", "UserMessage", "AssistantMessage", "Message", "ChatMessage", "TextContent", "TextBlock", "Part"]
+)
 
 
 class Fill(NamedTuple):
@@ -87,7 +89,9 @@ class Renderer:
         self._steps += 1
         return self._steps > MAX_STEPS or self._depth >= MAX_NESTING
 
-    def render(self, value: Value, frame: Frame, fills: tuple[Fill, ...] = (), via: tuple[Span, ...] = ()) -> list[Node]:
+    def render(
+        self, value: Value, frame: Frame, fills: tuple[Fill, ...] = (), via: tuple[Span, ...] = ()
+    ) -> list[Node]:
         """Give a value's nodes."""
         if self.spent():
             return []
@@ -118,6 +122,10 @@ class Renderer:
         if isinstance(value, (Seq, Map)):
             return self._shown(value, frame, fills, via)
         return self._place(value, frame, via, frame.span(value), fills=fills)
+
+    def part(self, value: Value, frame: Frame) -> list[Node]:
+        """Give the nodes of a value that stands in a place of its own."""
+        return self._part(value, frame, (), ())
 
     def _part(self, part: Value, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]) -> list[Node]:
         """Render an operand of a concatenation: a name is a place of its own."""
@@ -239,7 +247,11 @@ class Renderer:
         if isinstance(held, Join):
             fixed = sum(len(part.text) for part in held.parts if isinstance(part, Lit))
             return fixed <= SHORT and any(isinstance(part, Field) for part in held.parts)
-        return isinstance(held, Call) and isinstance(held.func, Attr) and held.func.name in ("replace", "strip", "upper", "lower")
+        return (
+            isinstance(held, Call)
+            and isinstance(held.func, Attr)
+            and held.func.name in ("replace", "strip", "upper", "lower")
+        )
 
     def _template_argument(self, value: Value, frame: Frame) -> Span | None:
         """Give the argument of the render call that fills a template's variable."""
@@ -264,7 +276,10 @@ class Renderer:
         if isinstance(value, (Lit, Template)):
             return True
         if isinstance(value, Join):
-            return any(isinstance(part, (Lit, Field, Template)) or self._is_text(self.resolver.resolve(part, frame)[0], frame) for part in value.parts[:40])
+            return any(
+                isinstance(part, (Lit, Field, Template)) or self._is_text(self.resolver.resolve(part, frame)[0], frame)
+                for part in value.parts[:40]
+            )
         if isinstance(value, Either):
             return any(self._is_text(*self.resolver.resolve(option, frame)) for option in value.options)
         if isinstance(value, Loop):
@@ -285,10 +300,17 @@ class Renderer:
             return self._file(call, frame) is not None
         if path in _SAME_FUNCTIONS:
             return bool(call.args) and self._is_text(*self.resolver.resolve(call.args[0], frame))
-        return path.startswith(("jinja.include", "jinja.extends", "jinja.block")) or self._text_class(path) or self._loaded(call, frame) is not None
+        return (
+            path.startswith(("jinja.include", "jinja.extends", "jinja.block"))
+            or self._text_class(path)
+            or self._loaded(call, frame) is not None
+        )
 
     def _text_class(self, path: str) -> bool:
-        return any(part in _TEMPLATE_CLASSES or part in _TEXT_CLASSES for part in path.split(".")[-2:]) or path == "string.Template"
+        return (
+            any(part in _TEMPLATE_CLASSES or part in _TEXT_CLASSES for part in path.split(".")[-2:])
+            or path == "string.Template"
+        )
 
     # ------------------------------------------------------------------ calls
 
@@ -308,7 +330,11 @@ class Renderer:
             return self._of_class(call, path, frame, fills, via)
         held, inner = self.resolver.resolve(call, frame)
         if held is not call:
-            return self._place(held, inner, (frame.span(call), *via), inner.span(held), fills=fills) if not self._is_text(held, inner) else self.render(held, inner, fills, (frame.span(call), *via))
+            return (
+                self._place(held, inner, (frame.span(call), *via), inner.span(held), fills=fills)
+                if not self._is_text(held, inner)
+                else self.render(held, inner, fills, (frame.span(call), *via))
+            )
         loaded = self._loaded(call, frame)
         if loaded is not None:
             text, of_file = loaded
@@ -330,7 +356,9 @@ class Renderer:
         fill = self._fill(call, method, frame)
         if fill is not None:
             base, inner = self.resolver.resolve(func.base, frame)
-            loaded = self._loaded(base, inner) if method.startswith("render") or not self._is_text(base, inner) else None
+            loaded = (
+                self._loaded(base, inner) if method.startswith("render") or not self._is_text(base, inner) else None
+            )
             if loaded is not None:
                 text, of_file = loaded
                 if method.startswith("render"):
@@ -386,7 +414,11 @@ class Renderer:
             given = text_of(dict(call.kwargs).get("template_format"))
             style = {"jinja2": "jinja", "mustache": "mustache"}.get(given or "", "brace")
             outer = fills[0].kwargs if fills else {}
-            kwargs = dict(self.resolver.spread(dict(call.kwargs)["partial_variables"], frame)) if "partial_variables" in dict(call.kwargs) else {}
+            kwargs = (
+                dict(self.resolver.spread(dict(call.kwargs)["partial_variables"], frame))
+                if "partial_variables" in dict(call.kwargs)
+                else {}
+            )
             fill = Fill(style, (), {**kwargs, **outer}, frame.span(call))
             return self.render(content, frame, (fill, *fills[1:]), via)
         return self._part(content, frame, fills, via)
@@ -426,7 +458,10 @@ class Renderer:
             return self._loaded(text, inner)
         if not any(word in last for word in ("template", "prompt", "load", "read", "render", "open", "instruction")):
             return None
-        for arg in (*value.args[:2], *(item for name, item in value.kwargs if name in ("name", "path", "template", "template_name"))):
+        for arg in (
+            *value.args[:2],
+            *(item for name, item in value.kwargs if name in ("name", "path", "template", "template_name")),
+        ):
             target = text_of(self.resolver.resolve(arg, frame)[0])
             if target and len(target) < 200 and "\n" not in target and " " not in target:
                 found = self.project.template(target, frame.summary.path)
@@ -454,7 +489,9 @@ class Renderer:
 
     # ------------------------------------------------------------------ sequences
 
-    def elements(self, value: Value, frame: Frame, fills: tuple[Fill, ...] = (), via: tuple[Span, ...] = ()) -> list[Node]:
+    def elements(
+        self, value: Value, frame: Frame, fills: tuple[Fill, ...] = (), via: tuple[Span, ...] = ()
+    ) -> list[Node]:
         """Render a sequence's elements one after the other."""
         if self.spent():
             return []
@@ -530,6 +567,8 @@ class Renderer:
 
 def _ordered(node: Node) -> Node:
     """Take the order out of what decides a loop, because it was sorted."""
+    if isinstance(node, Choice):
+        return Choice(tuple(tuple(map(_ordered, branch)) for branch in node.branches), node.span)
     if isinstance(node, Repeat) and node.source is not None:
         kept = tuple(origin for origin in node.source.origins if origin.kind not in ("order", "selection"))
         return Repeat(node.nodes, node.span, Hole(node.source.names, kept, node.source.span))

@@ -198,5 +198,7 @@ def _shallow(value: Value) -> list[Value]:
         elif depth < 4 and isinstance(part, (Attr, Item, Call, Either, Op, Elem)):
             inner = [part.base] if isinstance(part, (Attr, Item)) else [x for x in part if isinstance(x, tuple)]
             for item in inner:
-                stack.extend((each, depth + 1) for each in (item if type(item) is tuple else (item,)) if hasattr(each, "start"))
+                stack.extend(
+                    (each, depth + 1) for each in (item if type(item) is tuple else (item,)) if hasattr(each, "start")
+                )
     return out

@@ -22,7 +22,9 @@ from prefixlint.findings import Example, Rule, Severity
 HEADINGS = ("What it does", "Why is this bad?", "Example", "Use instead", "Fix safety", "Near misses", "References")
 _REQUIRED = ("What it does", "Why is this bad?", "Example", "Use instead", "Near misses")
 _FILE = re.compile(r"(?P<code>[A-Z]{3,5}\d{3})-(?P<name>[a-z0-9-]+)\.md\Z")
-_FENCE = re.compile(r"^```(?P<language>[a-z0-9]+)(?:[ \t]+(?P<name>\S+))?[ \t]*\n(?P<text>.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(
+    r"^```(?P<language>[a-z0-9]+)(?:[ \t]+(?P<name>\S+))?[ \t]*\n(?P<text>.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL
+)
 _MARK = re.compile(r"<- (?P<code>[A-Z]{3,5}\d{3})")
 _KEYS = frozenset({"check", "severity", "since", "summary", "help", "params"})
 
@@ -54,7 +56,9 @@ def page(text: str, code: str, name: str, path: str) -> Rule:
         raise ConfigError(f"{path}: {error}", slug="rule-page") from None
     unknown = sorted(set(front) - _KEYS)
     if unknown:
-        raise ConfigError(f"{path}: unknown key {unknown[0]!r}", slug="rule-page", hint=f"known: {', '.join(sorted(_KEYS))}")
+        raise ConfigError(
+            f"{path}: unknown key {unknown[0]!r}", slug="rule-page", hint=f"known: {', '.join(sorted(_KEYS))}"
+        )
     sections = _sections(parts[2], path)
     try:
         severity = Severity[str(front["severity"]).upper()]
@@ -79,7 +83,9 @@ def _sections(body: str, path: str) -> dict[str, str]:
     sections = dict(zip(pieces[1::2], pieces[2::2], strict=True))
     for heading in sections:
         if heading not in HEADINGS:
-            raise ConfigError(f"{path}: unknown heading {heading!r}", slug="rule-page", hint=f"use {', '.join(HEADINGS)}")
+            raise ConfigError(
+                f"{path}: unknown heading {heading!r}", slug="rule-page", hint=f"use {', '.join(HEADINGS)}"
+            )
     for heading in _REQUIRED:
         if heading not in sections:
             raise ConfigError(f"{path}: heading {heading!r} is missing", slug="rule-page")
@@ -101,7 +107,9 @@ def find(name: str, known: Mapping[str, Rule] | None = None) -> Rule:
             return rule
     names = [word for rule in known.values() for word in (rule.code, rule.name)]
     near = difflib.get_close_matches(name, names, 1)
-    raise UsageError(f"no rule is called {name!r}", slug="unknown-rule", hint=f"did you mean {near[0]}?" if near else None)
+    raise UsageError(
+        f"no rule is called {name!r}", slug="unknown-rule", hint=f"did you mean {near[0]}?" if near else None
+    )
 
 
 def matching(selectors: Iterable[str], known: Mapping[str, Rule]) -> set[str]:

@@ -24,7 +24,14 @@ _IGNORE = re.compile(
     rb"(?:#|//|\{#-?|<!--)[ \t]*prefixlint:[ \t]*ignore(?:\[(?P<codes>[^\]\r\n]*)\])?[ \t:]*(?P<reason>[^\r\n]*?)[ \t]*(?:-?#\}|-->)?[ \t]*(?:\r?\n|\Z)"
 )
 
-BROKEN = Rule("PFX001", "ignore-without-reason", "", Severity.WARNING, "0.1.0", summary="An ignore names no rule or gives no reason.")
+BROKEN = Rule(
+    "PFX001",
+    "ignore-without-reason",
+    "",
+    Severity.WARNING,
+    "0.1.0",
+    summary="An ignore names no rule or gives no reason.",
+)
 UNUSED = Rule("PFX002", "unused-ignore", "", Severity.WARNING, "0.1.0", summary="An ignore silences nothing.")
 
 
@@ -121,7 +128,9 @@ def apply(
             silenced.append(replace(finding, reason=hit.reason))
     for ignore in every:
         if ignore.span not in used and ignore.codes <= ran:
-            left.append(_complaint(UNUSED, ignore.span, f"nothing here needs ignore[{', '.join(sorted(ignore.codes))}]"))
+            left.append(
+                _complaint(UNUSED, ignore.span, f"nothing here needs ignore[{', '.join(sorted(ignore.codes))}]")
+            )
     return left, silenced
 
 

@@ -85,7 +85,9 @@ def of_name(name: str) -> Source | None:
     return None
 
 
-_CALL_NOISE = frozenset("get fetch compute format formatted str string iso generate make create the load build read as to".split())
+_CALL_NOISE = frozenset(
+    ["get", "fetch", "compute", "format", "formatted", "str", "string", "iso", "generate", "make", "create", "the", "load", "build", "read", "as", "to"]
+)
 
 
 def of_callee(name: str) -> Source | None:
@@ -105,8 +107,10 @@ _SECOND = frozenset("SfscXTrN+")
 _MINUTE = frozenset("MRHIpPklZz")
 _DAY = frozenset("djaAxDFeuwUVWmbBhGg")
 _DIRECTIVE = re.compile(r"%[-_0^#]?([a-zA-Z+])")
-_DAY_ATTRIBUTES = frozenset("date day month weekday isoweekday isocalendar toordinal day_name month_name days to_date_string".split())
-_HOUR_ATTRIBUTES = frozenset("hour minute".split())
+_DAY_ATTRIBUTES = frozenset(
+    ["date", "day", "month", "weekday", "isoweekday", "isocalendar", "toordinal", "day_name", "month_name", "days", "to_date_string"]
+)
+_HOUR_ATTRIBUTES = frozenset(["hour", "minute"])
 
 
 def refine(origin: Origin, step: str, argument: str | None = None) -> Origin | None:

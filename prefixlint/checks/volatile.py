@@ -64,7 +64,7 @@ def rule_of_history(place: Place) -> bool:
 
 def recalled(place: Place) -> bool:
     """Tell whether results of a search stand at the end of the system text, with the conversation behind them."""
-    sure = place.origin.evidence == "flow" or place.history
+    sure = place.origin.evidence == "flow" or place.origin.kind == "memory" or place.history
     return place.role in ("system", "developer") and place.origin.kind in ("retrieval", "memory") and sure
 
 
@@ -87,7 +87,9 @@ def level(place: Place, rule: Rule) -> Severity:
 def _steady(place: Place) -> bool:
     """Tell whether a fact of the machine differs between few machines, or only its name says that it is one."""
     volatility_ = place.origin.volatility
-    return volatility_.period == Period.NEVER or (place.origin.evidence == "name" and volatility_.period == Period.PROCESS)
+    return volatility_.period == Period.NEVER or (
+        place.origin.evidence == "name" and volatility_.period == Period.PROCESS
+    )
 
 
 def report(place: Place, rule: Rule) -> Finding:
@@ -105,7 +107,9 @@ def report(place: Place, rule: Rule) -> Finding:
         if bound not in (place.span, place.hole.span) and len(related) < 4:
             related.append(Related(bound, "the text is used here"))
     if place.masker is not None:
-        related.append(Related(place.masker.span, "an earlier place changes at least as often; this one shows once it is fixed"))
+        related.append(
+            Related(place.masker.span, "an earlier place changes at least as often; this one shows once it is fixed")
+        )
     return Finding(
         rule=rule,
         message=message,
@@ -121,7 +125,15 @@ def report(place: Place, rule: Rule) -> Finding:
     )
 
 
-_SORTABLE = ("a set", "a set comprehension", "set()", "frozenset()", "os.listdir()", "glob.glob()", "pathlib.Path.glob()")
+_SORTABLE = (
+    "a set",
+    "a set comprehension",
+    "set()",
+    "frozenset()",
+    "os.listdir()",
+    "glob.glob()",
+    "pathlib.Path.glob()",
+)
 
 
 def _repair(place: Place) -> Fix | None:
@@ -130,7 +142,10 @@ def _repair(place: Place) -> Fix | None:
     if origin.evidence != "flow" or not span.path.endswith(".py"):
         return None
     if origin.kind == "order" and origin.label in _SORTABLE:
-        before, after = Edit(Span(span.path, span.start, span.start), "sorted("), Edit(Span(span.path, span.end, span.end), ")")
+        before, after = (
+            Edit(Span(span.path, span.start, span.start), "sorted("),
+            Edit(Span(span.path, span.end, span.end), ")"),
+        )
         return Fix("put sorted(...) around the collection", (before, after))
     if origin.kind == "json" and origin.span is not None and origin.span.path.endswith(".py"):
         at = origin.span.end - 1

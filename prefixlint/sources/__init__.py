@@ -203,7 +203,9 @@ def decode(path: str, row: Mapping[str, Any]) -> Summary:
     return Summary(
         path=path,
         kind=row["kind"],
-        sinks=tuple(Sink(k, table[v], a, b, role, func, name, loop) for k, v, a, b, role, func, name, loop in row["sinks"]),
+        sinks=tuple(
+            Sink(k, table[v], a, b, role, func, name, loop) for k, v, a, b, role, func, name, loop in row["sinks"]
+        ),
         constants={name: table[value] for name, value in row["constants"].items()},
         functions={name: function(fields) for name, fields in row["functions"].items()},
         classes={name: Class(tuple(bases), printable) for name, (bases, printable) in row["classes"].items()},

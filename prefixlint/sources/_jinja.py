@@ -84,7 +84,9 @@ def _pieces(text: str) -> tuple[list[Piece], tuple[int, str] | None]:
             elif token in ("variable_end", "block_end"):
                 inner = text[opened:position].strip("\n ")
                 kind = "expr" if token == "variable_end" else "stmt"
-                out.append(Piece(kind, opened, position, inner[2:-2].strip().strip("-+").strip() if len(inner) > 3 else ""))
+                out.append(
+                    Piece(kind, opened, position, inner[2:-2].strip().strip("-+").strip() if len(inner) > 3 else "")
+                )
             del line
     except TemplateSyntaxError as error:
         problem = (error.lineno, f"not a valid template: {error.message}")

@@ -11,9 +11,7 @@ from typing import NamedTuple
 
 _PREFIX = re.compile(rb"[rbufRBUF]{0,2}(\"\"\"|'''|\"|')")
 _SKIP = re.compile(rb"(?:[\s()]|\\\r?\n|#[^\n]*)*")
-_ESCAPE = re.compile(
-    rb"\\(?:\r\n|N\{[^}]*\}|U[0-9a-fA-F]{8}|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[0-7]{1,3}|.)", re.DOTALL
-)
+_ESCAPE = re.compile(rb"\\(?:\r\n|N\{[^}]*\}|U[0-9a-fA-F]{8}|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[0-7]{1,3}|.)", re.DOTALL)
 
 
 class Token(NamedTuple):
@@ -81,7 +79,7 @@ def _nested_string_end(data: bytes, position: int, end: int) -> int:
     if opening is None:
         return -1
     found = data.find(opening[1], opening.end(), end)
-    return found + len(opening[1]) if 0 <= found and b"\n" not in data[position:found] else -1
+    return found + len(opening[1]) if found >= 0 and b"\n" not in data[position:found] else -1
 
 
 def fields(data: bytes, token: Token) -> list[tuple[int, int]]:

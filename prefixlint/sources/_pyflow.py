@@ -93,7 +93,11 @@ def _mutate(call: Call, scope: Scope) -> None:
     key = base.name if isinstance(base, Var) else dotted(base) if isinstance(base, Name) else None
     if key is None or method not in _MUTATIONS:
         return
-    own = f"{scope.selfname}.{key.removeprefix(f'.{scope.cls}.')}" if scope.cls and key.startswith(f".{scope.cls}.") else key
+    own = (
+        f"{scope.selfname}.{key.removeprefix(f'.{scope.cls}.')}"
+        if scope.cls and key.startswith(f".{scope.cls}.")
+        else key
+    )
     held = base.value if isinstance(base, Var) else scope.env.get(own.removeprefix("."), base)
     if held.__class__ is Call and (dotted(held.func) or "").endswith("StringIO"):
         held = Join(tuple(held.args[:1]), held.start, held.end)
@@ -187,7 +191,9 @@ def _if(node: ast.If, scope: Scope) -> bool:
 
 
 def _is_main_guard(node: ast.If) -> bool:
-    return isinstance(node.test, ast.Compare) and isinstance(node.test.left, ast.Name) and node.test.left.id == "__name__"
+    return (
+        isinstance(node.test, ast.Compare) and isinstance(node.test.left, ast.Name) and node.test.left.id == "__name__"
+    )
 
 
 def _branches(bodies: Sequence[Sequence[ast.stmt]], scope: Scope) -> bool:
@@ -230,7 +236,9 @@ def merge(left: Value, right: Value) -> Value:
             left.start,
             left.end,
         )
-        return Seq("list", (*left.items[:shared], Star(rest, left.start, left.end)), left.start, max(left.end, right.end))
+        return Seq(
+            "list", (*left.items[:shared], Star(rest, left.start, left.end)), left.start, max(left.end, right.end)
+        )
     first, second = _parts(left, right), _parts(right, left)
     shared = _shared(first, second)
     if shared:
@@ -348,7 +356,9 @@ def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> Non
     names, selfname = parameters(node, method=method)
     inner = Scope(scope.module, name, scope.cls, scope, selfname or scope.selfname)
     defaults = tuple(zip(reversed(names), (lower(d, scope) for d in reversed(node.args.defaults)), strict=False))
-    decorators = tuple(dotted(lower(d.func if isinstance(d, ast.Call) else d, scope)) or "" for d in node.decorator_list)
+    decorators = tuple(
+        dotted(lower(d.func if isinstance(d, ast.Call) else d, scope)) or "" for d in node.decorator_list
+    )
     bind_parameters(inner, node, names)
     initial = dict(inner.env)
     if not run(node.body, inner):

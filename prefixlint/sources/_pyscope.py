@@ -93,7 +93,9 @@ class Scope:
         """Tell whether this is the module's own scope."""
         return not self.func and not self.cls
 
-    def sink(self, kind: str, value: Value, role: str = "text", name: str = "", at: tuple[int, int] | None = None) -> None:
+    def sink(
+        self, kind: str, value: Value, role: str = "text", name: str = "", at: tuple[int, int] | None = None
+    ) -> None:
         """Note a sink once."""
         start, end = at or (value.start, value.end)
         if (kind, id(value)) in self.module.sunk:

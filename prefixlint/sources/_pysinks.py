@@ -30,16 +30,13 @@ from prefixlint.values import (
 )
 
 SYSTEM_KEYS = frozenset(
-    "system system_prompt system_message system_instruction system_instructions instructions instruction sys_prompt "
-    "preamble global_instruction custom_instructions additional_instructions backstory persona systemPrompt system_text "
-    "system_content developer_message".split()
+    ["system", "system_prompt", "system_message", "system_instruction", "system_instructions", "instructions", "instruction", "sys_prompt", "preamble", "global_instruction", "custom_instructions", "additional_instructions", "backstory", "persona", "systemPrompt", "system_text", "system_content", "developer_message"]
 )
-PROMPT_KEYS = frozenset("prompt prompt_template user_prompt initial_prompt suffix_prompt prompt_text".split())
-MESSAGE_KEYS = frozenset("messages input contents history input_items message_history".split())
-TOOL_KEYS = frozenset("tools functions function_declarations tool_schemas".split())
+PROMPT_KEYS = frozenset(["prompt", "prompt_template", "user_prompt", "initial_prompt", "suffix_prompt", "prompt_text"])
+MESSAGE_KEYS = frozenset(["messages", "input", "contents", "history", "input_items", "message_history"])
+TOOL_KEYS = frozenset(["tools", "functions", "function_declarations", "tool_schemas"])
 CACHE_KEYS = frozenset(
-    "messages input prompt_cache_key extra_body response_format reasoning reasoning_effort effort tool_choice cache_salt "
-    "prompt_logprobs maxlen text_format thinking metadata user".split()
+    ["messages", "input", "prompt_cache_key", "extra_body", "response_format", "reasoning", "reasoning_effort", "effort", "tool_choice", "cache_salt", "prompt_logprobs", "maxlen", "text_format", "thinking", "metadata", "user"]
 )
 MESSAGE_CLASSES = {
     "SystemMessage": "system",
@@ -55,18 +52,17 @@ MESSAGE_CLASSES = {
     "AssistantMessage": "assistant",
     "ToolMessage": "tool",
 }
-TEMPLATE_CLASSES = frozenset("PromptTemplate FewShotPromptTemplate ChatPromptTemplate StringPromptTemplate".split())
+TEMPLATE_CLASSES = frozenset(["PromptTemplate", "FewShotPromptTemplate", "ChatPromptTemplate", "StringPromptTemplate"])
 RENDERS = frozenset(
-    "format format_map render render_async substitute safe_substitute partial invoke ainvoke format_prompt "
-    "format_messages replace %".split()
+    ["format", "format_map", "render", "render_async", "substitute", "safe_substitute", "partial", "invoke", "ainvoke", "format_prompt", "format_messages", "replace", "%"]
 )
-PROMPT_WORDS = frozenset("prompt prompts system instruction instructions persona backstory preamble sysprompt".split())
-_WEAK_WORDS = frozenset("template message messages context text header head intro summary guidelines rules".split())
+PROMPT_WORDS = frozenset(["prompt", "prompts", "system", "instruction", "instructions", "persona", "backstory", "preamble", "sysprompt"])
+_WEAK_WORDS = frozenset(["template", "message", "messages", "context", "text", "header", "head", "intro", "summary", "guidelines", "rules"])
 _TOOLS = re.compile(r"(?:^|_)tools$|(?:^|_)tool_(?:list|schemas|definitions|specs)$", re.IGNORECASE)
-_HISTORY_WORDS = frozenset("msgs messages history conversation chat".split())
-_SYSTEM_METHODS = frozenset("append_instructions add_system_message set_system_prompt add_instructions".split())
-_SYSTEM_DECORATORS = frozenset("system_prompt instructions".split())
-_NOT_TEXT = frozenset("path file filename url dir key id name names title label logger".split())
+_HISTORY_WORDS = frozenset(["msgs", "messages", "history", "conversation", "chat"])
+_SYSTEM_METHODS = frozenset(["append_instructions", "add_system_message", "set_system_prompt", "add_instructions"])
+_SYSTEM_DECORATORS = frozenset(["system_prompt", "instructions"])
+_NOT_TEXT = frozenset(["path", "file", "filename", "url", "dir", "key", "id", "name", "names", "title", "label", "logger"])
 _IMPERATIVE = re.compile(
     r"\b(?:You are|You're|Your (?:task|job|goal|role)|You (?:must|will|should)|Act as|Follow these (?:rules|steps|instructions)|"
     r"Respond (?:with|in|only)|Answer the (?:question|following))\b"
@@ -93,13 +89,9 @@ def of_call(call: Call, scope: Scope) -> None:
     for arg in call.args:
         if looks_like_messages(arg):
             scope.sink("messages", arg)
-    if any(key in CACHE_KEYS for key, _ in call.kwargs):
+    if any(key in CACHE_KEYS for key, _ in call.kwargs) or (last in ("append", "insert", "extend") and call.args):
         scope.sink("call", call, name=last)
-    elif last in ("append", "insert", "extend") and call.args:
-        scope.sink("call", call, name=last)
-    if isinstance(func, Attr) and last in RENDERS:
-        scope.note_call(call, renders=True)
-    elif isinstance(func, Name) and last in RENDERS and "." in path.strip("."):
+    if (isinstance(func, Attr) and last in RENDERS) or (isinstance(func, Name) and last in RENDERS and "." in path.strip(".")):
         scope.note_call(call, renders=True)
     elif _project_call(func, last):
         scope.note_call(call, renders=False)
@@ -121,7 +113,7 @@ def _keywords(pairs: tuple[tuple[str, Value], ...], scope: Scope) -> None:
                 scope.sink("messages", value, "system")
             elif not isinstance(bare(value), (Param,)):
                 scope.sink("text", value, "system")
-        elif key in MESSAGE_KEYS and key != "input" or (key == "input" and looks_like_messages(value)):
+        elif (key in MESSAGE_KEYS and key != "input") or (key == "input" and looks_like_messages(value)):
             scope.sink("messages", value)
         elif key in TOOL_KEYS:
             scope.sink("tools", value)
@@ -184,10 +176,14 @@ def of_return(value: Value, name: str, decorators: tuple[str, ...], scope: Scope
         scope.sink("text", value, "system", name)
     elif looks_like_messages(value):
         scope.sink("messages", value)
-    elif _names_tools(name) and not is_text(value):
+    elif _names_tools(name) and isinstance(bare(value), (Seq, Join, Loop)) and getattr(bare(value), "kind", "") != "set":
         scope.sink("tools", value, name=name)
     elif is_text(value) and (said & PROMPT_WORDS or cls & {"prompt", "prompts"} or _imperative(value)):
-        role = "system" if "system" in said and said & {"system"} == said - {"prompt", "message", "build", "get"} else "text"
+        role = (
+            "system"
+            if "system" in said and said & {"system"} == said - {"prompt", "message", "build", "get"}
+            else "text"
+        )
         scope.sink("named", value, role, name=name)
 
 
@@ -205,7 +201,9 @@ def of_names(env: dict[str, Value], before: dict[str, Value], scope: Scope) -> N
                 scope.sink("named", value, role, name=name)
         elif looks_like_messages(value) or (said & _HISTORY_WORDS and isinstance(value, (Seq, Join, Slice, Call))):
             scope.sink("messages", value, name=name)
-        elif _names_tools(name) and (isinstance(value, (Join, Loop)) or (isinstance(value, Seq) and value.kind != "set")):
+        elif _names_tools(name) and (
+            isinstance(value, (Join, Loop)) or (isinstance(value, Seq) and value.kind != "set")
+        ):
             scope.sink("tools", value, name=name)
 
 
@@ -271,8 +269,12 @@ def is_text(value: Value, depth: int = 0) -> bool:
             is_text(base, depth + 1) or (isinstance(base, (Name, Attr, Item)) and value.func.name != "replace")
         )
     if isinstance(value, Call) and isinstance(value.func, Name) and value.args:
-        return value.func.dotted.rsplit(".", 1)[-1] in ("dedent", "str", "cleandoc") and is_text(value.args[0], depth)
-    return isinstance(value, Call) and isinstance(value.func, Name) and value.func.dotted.endswith((".format", ".render"))
+        last = value.func.dotted.rsplit(".", 1)[-1]
+        if last in ("dedent", "str", "cleandoc", "Template", *TEMPLATE_CLASSES):
+            return is_text(value.args[0], depth)
+    if isinstance(value, Call) and isinstance(value.func, Name):
+        return value.func.dotted.endswith((".format", ".render", ".substitute", ".safe_substitute"))
+    return False
 
 
 def _imperative(value: Value) -> bool:

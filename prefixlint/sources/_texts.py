@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from prefixlint import placeholders
 from prefixlint.sources import Diagnostic, SourceFile, _jinja
 from prefixlint.textmap import offset
-from prefixlint.values import Join, Lit, Map, Seq, Template, Value
+from prefixlint.values import Either, Join, Lit, Loop, Map, Seq, Template, Value, walk
 
 PROMPT_PATH = re.compile(
     r"(?:^|[/_.-])(?:sys|system)?(?:prompts?|personas?|instructions?|skprompt)(?:[/_.-]|$)|(?:^|/)templates?/(?:agents?|llm|chat|prompts?)/",
@@ -18,7 +18,9 @@ MAX_BYTES = 2_000_000
 """Larger text files hold data, not prompts."""
 
 _STRIDE = 512
-_HEADING = re.compile(r"^[ \t]*#{0,3}[ \t]*(system|user|assistant|developer|tool)[ \t]*:[ \t]*\r?\n", re.MULTILINE | re.IGNORECASE)
+_HEADING = re.compile(
+    r"^[ \t]*#{0,3}[ \t]*(system|user|assistant|developer|tool)[ \t]*:[ \t]*\r?\n", re.MULTILINE | re.IGNORECASE
+)
 
 
 def decode(file: SourceFile) -> tuple[str, tuple[tuple[int, int], ...]] | Diagnostic:
@@ -67,9 +69,13 @@ def _by_role(value: Value) -> Value | None:
     for part in parts:
         if isinstance(part, Template) and part.style != "state":
             pieces = _pieces(part.text)
-            items: list[tuple[str | None, Value]] = [(role, Template(part.style, lit, lit.start, lit.end)) for role, lit in pieces]
+            items: list[tuple[str | None, Value]] = [
+                (role, Template(part.style, lit, lit.start, lit.end)) for role, lit in pieces
+            ]
         elif isinstance(part, Lit):
             items = [(role, lit) for role, lit in _pieces(part)]
+        elif isinstance(part, (Loop, Either)) and _has_heading(part):
+            items = [("history", Lit("", part.start, part.start))]
         else:
             items = [(None, part)]
         for role, item in items:
@@ -84,6 +90,11 @@ def _by_role(value: Value) -> Value | None:
         return None
     maps = tuple(_message(role, nodes, value) for role, nodes in messages if nodes)
     return Seq("list", maps, value.start, value.end)
+
+
+def _has_heading(value: Value) -> bool:
+    """Tell whether a repeated or optional part writes messages of its own: earlier turns."""
+    return any(isinstance(part, Lit) and _HEADING.search(part.text) for part in walk(value))
 
 
 def _message(role: str, nodes: list[Value], near: Value) -> Map:

@@ -14,24 +14,32 @@ from typing import Any
 
 from prefixlint.sources import Diagnostic, Sink, SourceFile, Summary, _texts
 from prefixlint.textmap import offset
-from prefixlint.values import Lit, Map, Seq, Template, Value
+from prefixlint.values import Join, Lit, Map, Seq, Template, Value
 
 NAME = "data"
 ORDER = 60
 _ENDINGS = (".yaml", ".yml", ".json", ".toml")
-_WANTED = re.compile(rb"prompt|system|instruction|template|[\"']?role[\"']?\s*:|backstory|messages|persona", re.IGNORECASE)
+_WANTED = re.compile(
+    rb"prompt|system|instruction|template|[\"']?role[\"']?\s*:|backstory|messages|persona", re.IGNORECASE
+)
 _TOOLING = re.compile(
     rb"^(?:apiVersion|kind|openapi|swagger|jobs|on|services|stages|repos|interactions)\s*:|\"\$schema\"|\{\{-?\s*\.(?:Values|Release|Chart)",
     re.MULTILINE,
 )
-_SKIP_NAMES = re.compile(r"(?:^|/)(?:package(?:-lock)?|tsconfig|composer|pyproject|poetry|cargo|uv)[^/]*\Z", re.IGNORECASE)
+_SKIP_NAMES = re.compile(
+    r"(?:^|/)(?:package(?:-lock)?|tsconfig|composer|pyproject|poetry|cargo|uv)[^/]*\Z", re.IGNORECASE
+)
 _PLACEHOLDER = re.compile(rb"\{[^\s{}\"]|\{\{|\{%|\$\w")
 MAX_BYTES = 1_000_000
 """Larger data files hold data sets, not prompts."""
 
-_SYSTEM = re.compile(r"(?:^|_)(?:system(?:_prompt|_message|_template)?|instructions?|backstory|persona|sys_prompt|preamble)$")
+_SYSTEM = re.compile(
+    r"(?:^|_)(?:system(?:_prompt|_message|_template)?|instructions?|backstory|persona|sys_prompt|preamble)$"
+)
 _ROLE_GOAL = frozenset({"role", "goal"})
-_PROMPT = re.compile(r"prompt|_template$|^template$|^prefix$|^suffix$|instruction|^system|_messages?$|^task$|^report$|^initial_|^update_")
+_PROMPT = re.compile(
+    r"prompt|_template$|^template$|^prefix$|^suffix$|instruction|^system|_messages?$|^task$|^report$|^initial_|^update_"
+)
 
 
 def claims(file: SourceFile) -> bool:
@@ -66,7 +74,9 @@ def summarize(file: SourceFile) -> Summary:
         return Summary(path=file.path, kind=NAME, diagnostics=(problem,) if severe else ())
     except RecursionError:
         return Summary(
-            path=file.path, kind=NAME, diagnostics=(Diagnostic(file.path, 0, "too-deep", "nested too deeply to be read"),)
+            path=file.path,
+            kind=NAME,
+            diagnostics=(Diagnostic(file.path, 0, "too-deep", "nested too deeply to be read"),),
         )
     sinks = [
         Sink(kind, value, value.start, value.end, role, name=name)
@@ -181,7 +191,12 @@ def _visit(tree: Tree, key: str, strong: bool, path: str) -> Iterator[tuple[str,
             yield from _visit(item, key, strong, path)
     elif isinstance(tree, dict):
         crew = "backstory" in tree or "expected_output" in tree
+        agent = _agent(tree, path)
+        if agent is not None:
+            yield "messages", "system", key, agent
         for name, inner in tree.items():
+            if agent is not None and name in _AGENT:
+                continue
             if isinstance(inner, Lit):
                 role = _role(name, crew, strong, inner)
                 if role is not None:
@@ -190,6 +205,20 @@ def _visit(tree: Tree, key: str, strong: bool, path: str) -> Iterator[tuple[str,
                         yield ("messages" if isinstance(value, Seq) else "text"), role, name, value
             else:
                 yield from _visit(inner, name, strong, path)
+
+
+_AGENT = ("role", "backstory", "goal")
+
+
+def _agent(tree: dict[str, Tree], path: str) -> Seq | None:
+    """Give an agent's role, backstory and goal as the one system message that they become, None for other mappings."""
+    if not all(isinstance(tree.get(name), Lit) for name in _AGENT):
+        return None
+    texts = [inner for name in _AGENT if isinstance(inner := tree[name], Lit)]
+    content = Join(tuple(styled(text, path) or text for text in texts), texts[0].start, texts[-1].end)
+    at = (content.start, content.start)
+    message = Map(((Lit("role", *at), Lit("system", *at)), (Lit("content", *at), content)), content.start, content.end)
+    return Seq("list", (message,), content.start, content.end)
 
 
 def _role(name: str, crew: bool, strong: bool, lit: Lit) -> str | None:
@@ -218,7 +247,9 @@ def _messages(items: list[Tree], path: str) -> Seq | None:
         value = styled(content, path) or content
         at = (content.start, content.start)
         out.append(
-            Map(((Lit("role", *at), Lit(_ROLES[role.text], *at)), (Lit("content", *at), value)), role.start, content.end)
+            Map(
+                ((Lit("role", *at), Lit(_ROLES[role.text], *at)), (Lit("content", *at), value)), role.start, content.end
+            )
         )
     return Seq("list", tuple(out), out[0].start, out[-1].end) if out else None
 

@@ -40,7 +40,7 @@ def renders_text(path: str) -> bool:
     stem = name[: name.rindex(".")] if "." in name else name
     inner = stem[stem.rindex(".") :] if "." in stem else ""
     known = inner in _TEXT_ENDINGS or not re.fullmatch(r"\.[a-z]{1,5}", inner)
-    return known and not (_NAMES.search(path) or inner in (".md", ".markdown") and not _texts.PROMPT_PATH.search(path))
+    return known and not (_NAMES.search(path) or (inner in (".md", ".markdown") and not _texts.PROMPT_PATH.search(path)))
 
 
 def summarize(file: SourceFile) -> Summary:
@@ -62,9 +62,7 @@ def summarize(file: SourceFile) -> Summary:
 _FRONT = re.compile(r"\A---\n.*?\n---[ \t]*(?:\n|\Z)", re.DOTALL)
 
 
-def _without_front_matter(
-    text: str, marks: tuple[tuple[int, int], ...]
-) -> tuple[str, tuple[tuple[int, int], ...]]:
+def _without_front_matter(text: str, marks: tuple[tuple[int, int], ...]) -> tuple[str, tuple[tuple[int, int], ...]]:
     match = _FRONT.match(text)
     if match is None:
         return text, marks

@@ -104,24 +104,22 @@ def _follow(tree: ast.Module, module: Module, file: SourceFile) -> None:
 
 
 def _bound_names(body: list[ast.stmt]) -> list[str]:
-    """Give the names that the module's statements bind, once per binding."""
+    """Give the names that the module's statements bind, once per binding; twice where a loop binds them."""
     out: list[str] = []
-    stack: list[ast.AST] = list(body)
+    stack: list[tuple[ast.AST, int]] = [(node, 1) for node in body]
     while stack:
-        node = stack.pop()
+        node, times = stack.pop()
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             out.append(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            out.append(node.id)
-        elif isinstance(node, ast.stmt) or isinstance(node, (ast.Tuple, ast.List, ast.ExceptHandler, ast.match_case)):
-            stack.extend(
-                child
-                for child in ast.iter_child_nodes(node)
-                if isinstance(child, (ast.stmt, ast.Name, ast.Tuple, ast.List, ast.ExceptHandler, ast.match_case, ast.withitem))
-            )
-        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
-            stack.append(node.optional_vars)
+        elif isinstance(node, ast.Name):
+            out.extend([node.id] * times if isinstance(node.ctx, ast.Store) else [])
+        elif isinstance(node, _HOLDERS):
+            times = 2 if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) else times
+            stack.extend((child, times) for child in ast.iter_child_nodes(node))
     return out
+
+
+_HOLDERS = (ast.stmt, ast.Tuple, ast.List, ast.Starred, ast.ExceptHandler, ast.match_case, ast.withitem)
 
 
 def _imports(tree: ast.Module, module: Module, file: SourceFile) -> None:
@@ -139,7 +137,9 @@ def _imports(tree: ast.Module, module: Module, file: SourceFile) -> None:
                     module.imports[f"*{stars}"] = base
                     stars += 1
                 else:
-                    module.imports.setdefault(alias.asname or alias.name, f"{base}.{alias.name}" if base else alias.name)
+                    module.imports.setdefault(
+                        alias.asname or alias.name, f"{base}.{alias.name}" if base else alias.name
+                    )
     for name in module.imports:
         if name in module.defined:
             module.defined = module.defined - {name}

@@ -13,7 +13,9 @@ from prefixlint.values import Lit, Seq
 NAME = "text"
 ORDER = 90
 _ENDINGS = (".md", ".txt", ".prompt", ".hbs", ".handlebars", ".mustache", ".mdx")
-_DOCS = re.compile(r"(?:^|/)(?:readme|changelog|contributing|license|security|code_of_conduct|history|requirements)[^/]*\Z", re.I)
+_DOCS = re.compile(
+    r"(?:^|/)(?:readme|changelog|contributing|license|security|code_of_conduct|history|requirements)[^/]*\Z", re.IGNORECASE
+)
 _FENCE = re.compile(r"^(```|~~~).*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
@@ -49,4 +51,6 @@ def summarize(file: SourceFile) -> Summary:
     if wanted(file) and style is not None:
         kind = "messages" if isinstance(value, Seq) else "text"
         sinks = (Sink(kind, value, lit.start, lit.end, name="<file>"),)
-    return Summary(path=file.path, kind=NAME, sinks=sinks, text=value, diagnostics=problems if style == "jinja" and sinks else ())
+    return Summary(
+        path=file.path, kind=NAME, sinks=sinks, text=value, diagnostics=problems if style == "jinja" and sinks else ()
+    )

@@ -1,0 +1,119 @@
+"""Shapes of values that checks about conversations and requests look for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prefixlint.checks import Context
+from prefixlint.resolve import Frame
+from prefixlint.sources import Sink, Summary
+from prefixlint.values import (
+    Attr,
+    Call,
+    Const,
+    Either,
+    Elem,
+    Item,
+    Join,
+    Lit,
+    Loop,
+    Map,
+    Name,
+    Op,
+    Slice,
+    Value,
+    Var,
+    bare,
+    dotted,
+    text_of,
+    walk,
+)
+
+HISTORY_WORDS = frozenset("history conversation transcript turns dialogue".split())  # noqa: SIM905 (reads better)
+MESSAGE_WORDS = HISTORY_WORDS | {"messages", "msgs"}
+
+
+def sinks(context: Context, *kinds: str) -> Iterator[tuple[Summary, Sink, Frame]]:
+    """Give the sinks of some kinds in the files that are checked, in order, with the frame to read them in."""
+    for path in context.paths:
+        summary = context.linked.project.summary(path)
+        for sink in summary.sinks if summary is not None else ():
+            if sink.kind in kinds and summary is not None:
+                yield summary, sink, context.linked.frame(summary, sink)
+
+
+def last_name(value: Value) -> str:
+    """Give the last part of what a value is called; of a call, of its function."""
+    value = value.func if isinstance(value, Call) else value
+    if isinstance(value, Attr):
+        return value.name
+    return (dotted(value) or "").rsplit(".", 1)[-1]
+
+
+def receiver(call: Call) -> Value | None:
+    """Give the object whose method a call calls."""
+    if isinstance(call.func, Attr):
+        return call.func.base
+    if isinstance(call.func, Name) and "." in call.func.dotted:
+        return Name(call.func.dotted.rpartition(".")[0], call.func.start, call.func.end)
+    return None
+
+
+def is_called(value: Value, words: frozenset[str]) -> bool:
+    """Tell whether a value's own name has one of some words: `self.chat_history`, `history`."""
+    if isinstance(value, Call):
+        return False
+    return bool(set(last_name(value).lower().split("_")) & words)
+
+
+def entries(value: Map) -> dict[str, Value]:
+    """Give the entries of a mapping under literal keys."""
+    return {key: item for entry, item in value.entries if (key := text_of(entry)) is not None}
+
+
+def moving_slices(value: Value) -> Iterator[Slice]:
+    """Give slices that keep the last N elements of a conversation."""
+    for part in walk(value):
+        if isinstance(part, Slice) and part.upper is None and is_called(part.base, MESSAGE_WORDS):
+            lower = bare(part.lower) if part.lower is not None else None
+            negative = isinstance(lower, Const) and isinstance(lower.value, int) and lower.value < -1
+            if negative or (isinstance(lower, Op) and lower.name == "-" and len(lower.operands) == 1):
+                yield part
+
+
+def elements_of(value: Value, words: frozenset[str]) -> bool:
+    """Tell whether a value is an element of something with one of some words in its name."""
+    value = bare(value)
+    while isinstance(value, (Item, Attr)):
+        value = bare(value.base)
+    if not isinstance(value, Elem):
+        return False
+    source = value.source
+    while isinstance(bare(source), Slice):
+        source = bare(source).base  # type: ignore[union-attr]
+    return is_called(source, words)
+
+
+def keeps(loop: Value, role: str) -> bool:
+    """Tell whether a loop over messages keeps them by comparing with a role."""
+    loop = bare(loop)
+    return (
+        isinstance(loop, Loop)
+        and loop.kept is not None
+        and any(isinstance(part, Lit) and part.text == role for part in walk(loop.kept))
+    )
+
+
+def literals(value: Value) -> set[str]:
+    """Give the literal alternatives of a value."""
+    value = bare(value)
+    if isinstance(value, Either):
+        return set().union(*map(literals, value.options))
+    return {value.text} if isinstance(value, Lit) else set()
+
+
+def named_parts(value: Value) -> set[str]:
+    """Give the names that stand in a concatenation."""
+    held = bare(value)
+    parts = held.parts if isinstance(held, Join) else (value,)
+    return {name for part in parts if isinstance(part, (Var, Name)) or dotted(part) if (name := dotted(part))}

@@ -1,0 +1,181 @@
+"""What code does to a conversation that was already sent. The parameter `shape` says what to look for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from prefixlint.checks import Context
+from prefixlint.checks._shapes import (
+    HISTORY_WORDS,
+    MESSAGE_WORDS,
+    elements_of,
+    entries,
+    is_called,
+    keeps,
+    last_name,
+    moving_slices,
+    named_parts,
+    receiver,
+    sinks,
+)
+from prefixlint.findings import Confidence, Finding, Rule
+from prefixlint.link import HISTORY
+from prefixlint.prompts import Hole, Span
+from prefixlint.resolve import Frame
+from prefixlint.values import Attr, Call, Elem, Item, Join, Loop, Map, Param, Seq, Star, Value, bare, dotted, text_of, walk
+
+NAME = "conversation"
+
+Hit = tuple[Span, str]
+
+
+def check(context: Context, rule: Rule) -> Iterator[Finding]:
+    """Report the places that have the rule's shape."""
+    seen: set[Span] = set()
+    for span, message in _SHAPES[rule.params["shape"]](context):
+        if span not in seen:
+            seen.add(span)
+            yield Finding(rule, message, span, rule.severity, Confidence.MEDIUM, help=rule.help)
+
+
+def _moving_block(context: Context) -> Iterator[Hit]:
+    for path in context.paths:
+        for prompt in context.linked.prompts.get(path, ()):
+            roles = [message.role for message in prompt.messages]
+            if HISTORY not in roles:
+                continue
+            first = roles.index(HISTORY)
+            for index, message in enumerate(prompt.messages):
+                fixed = all(not isinstance(node, Hole) or node.constant for node in message.nodes)
+                if message.role == "system" and index > first and "system" not in roles[:first] and message.nodes and fixed:
+                    yield message.span, "constant system text stands behind the history, so it moves on each turn"
+
+
+def _mutated(context: Context) -> Iterator[Hit]:
+    for _, sink, frame in sinks(context, "store"):
+        target = sink.value.items[0] if isinstance(sink.value, Seq) else sink.value
+        if sink.name in ("content", "tool_calls") and elements_of(target, HISTORY_WORDS):
+            yield frame.span(sink.value), "a message that was already sent is changed in place"
+    for path in context.paths:
+        summary = context.linked.project.summary(path)
+        for function in summary.functions.values() if summary is not None else ():
+            held = bare(function.returns) if function.returns is not None else None
+            if summary is not None and isinstance(held, Loop) and _rewrites(held):
+                yield Frame(summary).span(held.body), "messages of the history are rewritten before they are sent again"
+
+
+def _rewrites(loop: Loop) -> bool:
+    """Tell whether a comprehension over a history copies its messages with another content."""
+    if not is_called(loop.source, MESSAGE_WORDS):
+        return False
+    body = bare(loop.body)
+    if isinstance(body, Call) and dotted(body.func) == "dict" and body.args:
+        return isinstance(bare(body.args[0]), Elem) and any(name == "content" for name, _ in body.kwargs)
+    if isinstance(body, Map):
+        spread = any(key is None and isinstance(bare(item), Elem) for key, item in body.entries)
+        return spread and "content" in entries(body)
+    return False
+
+
+def _window(context: Context) -> Iterator[Hit]:
+    message = "the history starts at another message on each turn, so nothing behind the system text is reused"
+    for _, sink, frame in sinks(context, "messages"):
+        held = bare(sink.value)
+        if isinstance(held, Call) and last_name(held) == "deque" and any(name == "maxlen" for name, _ in held.kwargs):
+            yield frame.span(held), message
+        parts = held.parts if isinstance(held, Join) else held.items if isinstance(held, Seq) else ()
+        if len(parts) > 1:
+            for part in parts:
+                inner = part.value if isinstance(part, Star) else part
+                for found in moving_slices(inner):
+                    yield frame.span(found), message
+
+
+def _reasoning(context: Context) -> Iterator[Hit]:
+    for _, sink, frame in sinks(context, "call"):
+        call = sink.value
+        if sink.name != "append" or not isinstance(call, Call) or not call.args:
+            continue
+        item, target = bare(call.args[0]), receiver(call)
+        if not isinstance(item, Map) or target is None or not is_called(target, MESSAGE_WORDS):
+            continue
+        found = entries(item)
+        answer = bare(found["content"]) if "content" in found else None
+        kept = {"reasoning_content", "reasoning", "thinking", "thinking_blocks"} & set(found)
+        if text_of(found.get("role")) == "assistant" and not kept and isinstance(answer, Attr) and answer.name == "content":
+            if isinstance(answer.base, Attr) and answer.base.name == "message":
+                yield frame.span(item), "only the content of the model's message is kept: its reasoning is lost on replay"
+
+
+def _ephemeral(context: Context) -> Iterator[Hit]:
+    stored: dict[tuple[str, str], list[Value]] = {}
+    for summary, sink, _ in sinks(context, "call"):
+        call = sink.value
+        if sink.name == "append" and isinstance(call, Call) and call.args:
+            item, target = bare(call.args[0]), receiver(call)
+            if isinstance(item, Map) and target and is_called(target, MESSAGE_WORDS) and "content" in entries(item):
+                stored.setdefault((summary.path, sink.func), []).append(entries(item)["content"])
+    for summary, sink, frame in sinks(context, "messages"):
+        for part in walk(sink.value):
+            if not isinstance(part, Map) or "content" not in entries(part):
+                continue
+            sent = entries(part)["content"]
+            if not isinstance(bare(sent), Join):
+                continue
+            for kept in stored.get((summary.path, sink.func), ()):
+                name = dotted(kept)
+                if name is not None and name in named_parts(sent):
+                    yield frame.span(part), "the text sent is not the text stored: on the next turn this message differs"
+
+
+def _shape_flip(context: Context) -> Iterator[Hit]:
+    for _, sink, frame in sinks(context, "message"):
+        if not isinstance(sink.value, Map):
+            continue
+        found = entries(sink.value)
+        content = bare(found["content"]) if "content" in found else None
+        if not isinstance(bare(found.get("role", sink.value)), Item) or not isinstance(content, Seq):
+            continue
+        for block in content.items:
+            held = bare(block)
+            text = bare(entries(held)["text"]) if isinstance(held, Map) and "text" in entries(held) else None
+            if isinstance(text, Item) and text_of(text.key) == "content":
+                yield frame.span(sink.value), "a message that was a string is sent as a list of blocks"
+
+
+def _hoisted(context: Context) -> Iterator[Hit]:
+    for _, sink, frame in sinks(context, "messages"):
+        loops = [part for part in walk(sink.value) if keeps(part, "system")]
+        for part in walk(sink.value):
+            if isinstance(part, Map) and text_of(entries(part).get("role")) == "system" and len(loops) > 1:
+                inner = [loop for loop in walk(part) if keeps(loop, "system")]
+                if inner:
+                    yield frame.span(part), "system messages from anywhere in the conversation are merged into the first"
+
+
+def _completion_order(context: Context) -> Iterator[Hit]:
+    for path in context.paths:
+        summary = context.linked.project.summary(path)
+        for function in summary.functions.values() if summary is not None else ():
+            for part in walk(function.returns) if function.returns is not None and summary is not None else ():
+                if isinstance(part, Loop) and _completes(bare(part.source)):
+                    yield Frame(summary).span(part.source), "results stand in the order in which the calls finished"
+
+
+def _completes(source: Value) -> bool:
+    if not isinstance(source, Call) or last_name(source) != "as_completed":
+        return False
+    words = {"calls", "call", "toolcalls"}
+    return any(isinstance(part, Param) and set(part.name.lower().split("_")) & words for part in walk(source))
+
+
+_SHAPES: dict[str, Callable[[Context], Iterator[Hit]]] = {
+    "moving-block": _moving_block,
+    "mutated": _mutated,
+    "window": _window,
+    "reasoning": _reasoning,
+    "ephemeral": _ephemeral,
+    "shape-flip": _shape_flip,
+    "hoisted": _hoisted,
+    "completion-order": _completion_order,
+}
