@@ -151,7 +151,7 @@ def _context(found: Found, everything: Iterable[str], wanted: Sequence[str], fil
         return []
     stems = {path.rsplit("/", 1)[-1].split(".", 1)[0] for path in wanted} - {"__init__"}
     words = tuple(stem.encode() for stem in sorted(stems) if len(stem) > 3)
-    out = []
+    out: list[str] = []
     for path in others:
         data = files.read(path)
         if data is not None and len(out) < CONTEXT_FILES and any(word in data for word in words):

@@ -57,14 +57,16 @@ def _block(finding: Finding, result: CheckResult, *, color: bool) -> str:
     if finding.help:
         lines.append(f"{' ' * width} = help: {finding.help}")
     if finding.fix is not None:
-        lines.append(
-            f"{' ' * width} = fix: {finding.fix.title} (--{'fix' if finding.fix.applicability == 'safe' else 'unsafe-fixes'})"
-        )
+        option = "--fix" if finding.fix.applicability == "safe" else "--unsafe-fixes"
+        lines.append(f"{' ' * width} = fix: {finding.fix.title} ({option})")
     return "\n".join(lines) + "\n"
 
 
 def _source_line(data: bytes, line: int, column: int) -> tuple[str, int]:
-    """Give the text of a line, cut around a column if it is long, tabs as one space, and how many characters were cut."""
+    """Give the text of a line, cut around a column if it is long, tabs as one space.
+
+    And how many characters were cut.
+    """
     found = data.split(b"\n", line)
     source = found[line - 1].decode("utf-8", "replace").rstrip("\r").replace("\t", " ") if len(found) >= line else ""
     source = "".join(character if character.isprintable() else "?" for character in source)

@@ -49,8 +49,8 @@ def _words(value: str | None) -> tuple[str, ...]:
 def check(paths: tuple[str, ...], **options: Any) -> None:
     """Find what changes at the head of prompts, and so breaks the prefix cache, in PATHS (default: here).
 
-    Python code, Jinja templates, prompt files and data files are read; nothing is imported or run. Exit codes: 0 nothing to
-    report, 1 findings at or above --fail-on, 2 wrong usage or a failure, 3 no input.
+    Python code, Jinja templates, prompt files and data files are read; nothing is imported or run. Exit codes: 0
+    nothing to report, 1 findings at or above --fail-on, 2 wrong usage or a failure, 3 no input.
     """
     from prefixlint import checkrun, discover, rulebook
 

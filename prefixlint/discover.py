@@ -13,20 +13,24 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-ALWAYS = frozenset(
-    [".git", ".hg", ".svn", ".tox", ".nox", ".venv", "venv", ".eggs", "__pycache__", "node_modules", "site-packages", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".prefixlint_cache", ".idea", ".vscode", ".cache", ".direnv"]
+from prefixlint.wordset import word_set
+
+ALWAYS = word_set(
+    ".git .hg .svn .tox .nox .venv venv .eggs __pycache__ node_modules site-packages .mypy_cache "
+    ".ruff_cache .pytest_cache .prefixlint_cache .idea .vscode .cache .direnv"
 )
 """Folders that are never entered."""
 
 EXCLUDE = (
-    "tests/", "test/", "testing/", "test_*.py", "*_test.py", "conftest.py", "docs/", "doc/", "docs_src/", "cassettes/", "fixtures/",
-    "snapshots/", "__snapshots__/", "build/", "dist/", "migrations/", "*.min.*", "*.lock", ".github/", ".gitlab/", ".circleci/", "charts/", "helm/",
-    "third_party/", "vendor/", "*.ipynb_checkpoints/", "CHANGELOG*", "locale/", "locales/",
-)  # fmt: skip
+    *("tests/", "test/", "testing/", "test_*.py", "*_test.py", "conftest.py", "cassettes/", "fixtures/", "snapshots/"),
+    *("docs/", "doc/", "docs_src/", "CHANGELOG*", "locale/", "locales/", "build/", "dist/", "migrations/", "*.min.*"),
+    *("*.lock", ".github/", ".gitlab/", ".circleci/", "charts/", "helm/", "third_party/", "vendor/"),
+)
 """Patterns, in the language of `.gitignore`, that are left out unless the configuration says otherwise."""
 
-SUFFIXES = frozenset(
-    [".py", ".pyw", ".j2", ".jinja", ".jinja2", ".prompty", ".prompt", ".md", ".mdx", ".txt", ".hbs", ".handlebars", ".mustache", ".yaml", ".yml", ".json", ".toml", ".sh", ".service", ".ipynb", ".jsonl", ".ndjson"]
+SUFFIXES = word_set(
+    ".py .pyw .j2 .jinja .jinja2 .prompty .prompt .md .mdx .txt .hbs .handlebars .mustache .yaml .yml "
+    ".json .toml .sh .service .ipynb .jsonl .ndjson"
 )
 """Endings that some source kind may claim; files without an ending are offered as well."""
 
@@ -45,7 +49,10 @@ class Found:
 
 
 def root_of(start: Path) -> Path:
-    """Give the nearest folder above that holds `.git`, a prefixlint.toml, or a pyproject.toml; else the folder itself."""
+    """Give the nearest folder above that holds `.git`, a prefixlint.toml, or a pyproject.toml.
+
+    Else the folder itself.
+    """
     here = start if start.is_dir() else start.parent
     for folder in (here, *here.parents):
         if any((folder / name).exists() for name in (".git", "prefixlint.toml", "pyproject.toml")):

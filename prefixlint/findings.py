@@ -70,7 +70,10 @@ class Related:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A fenced block of a rule's page. `lines` are the 1-based lines that must fire; `fixed` is what a fix must give."""
+    """A fenced block of a rule's page. `lines` are the 1-based lines that must fire.
+
+    `fixed` is what a fix must give.
+    """
 
     section: str
     language: str

@@ -1,7 +1,7 @@
 """Edits -> bytes: which fixes apply together, and the proof that they helped.
 
-A fix is kept only if the file still parses, its finding is gone, nothing new is found, and a second run changes nothing.
-Edits are insertions and replacements of byte ranges, so every other byte stays.
+A fix is kept only if the file still parses, its finding is gone, nothing new is found, and a second run changes
+nothing. Edits are insertions and replacements of byte ranges, so every other byte stays.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ def splice(data: bytes, edits: Iterable[Edit]) -> bytes:
 
 
 def apply(findings: Iterable[Finding], files: Mapping[str, bytes], recheck: Recheck, *, unsafe: bool) -> Fixed:
-    """Apply the fixes of findings that do not overlap; those of a file that do not prove themselves are all left out."""
+    """Apply the fixes of findings that do not overlap.
+
+    Those of a file that do not prove themselves are all left out.
+    """
     chosen: dict[str, list[Finding]] = defaultdict(list)
     edits: dict[str, list[Edit]] = defaultdict(list)
     before = list(findings)
@@ -109,13 +112,17 @@ def diff(files: Mapping[str, bytes], fixed: Mapping[str, bytes]) -> str:
     for path in sorted(fixed):
         old = files[path].decode("utf-8", "replace").splitlines(keepends=True)
         new = fixed[path].decode("utf-8", "replace").splitlines(keepends=True)
-        for line in difflib.unified_diff(old, new, f"a/{path}", f"b/{path}"):
-            out.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
+        lines = difflib.unified_diff(old, new, f"a/{path}", f"b/{path}")
+        out.extend(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
     return "".join(out)
 
 
 def ignore_comments(findings: Iterable[Finding], files: Mapping[str, bytes], reason: str) -> dict[str, bytes]:
-    """Give files with an ignore comment at the end of each finding's line (before the line where that is inside text)."""
+    """Give files with an ignore comment at the end of each finding's line (before the line where that is inside text).
+
+    Give files with an ignore comment at the end of each finding's line (before the line where that is inside
+    text).
+    """
     wanted: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
     for finding in findings:
         data = files[finding.span.path]

@@ -10,10 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from prefixlint.fills import Fill, fill_of, keywords, loaded
 from prefixlint.origins import Judge
 from prefixlint.project import Project
 from prefixlint.prompts import Choice, Hole, Include, Message, Node, Prompt, Repeat, Span
-from prefixlint.render import Fill, Renderer
+from prefixlint.render import Renderer
 from prefixlint.resolve import Frame, Resolver
 from prefixlint.sources import Sink, Summary
 from prefixlint.sources._pysinks import MESSAGE_CLASSES, looks_like_messages
@@ -233,7 +234,7 @@ class _Messages:
                 return self.read(held.args[0] if held.args else held.kwargs[0][1], inner)
             if last in ("list", "tuple", "copy", "deepcopy") and held.args:
                 return self.read(held.args[0], inner)
-        if isinstance(held, (Lit, Template)) or isinstance(held, Join):
+        if isinstance(held, (Lit, Template, Join)):
             return [Message("user", tuple(self.linked.renderer.render(held, inner)), inner.span(held))]
         return [Message(HISTORY, (), frame.span(value))]
 
@@ -308,30 +309,28 @@ class _Renders:
 
     def _build(self) -> None:
         self._built = True
-        resolver, renderer = self.linked.resolver, self.linked.renderer
+        resolver = self.linked.resolver
         for summary in list(self.linked.project.loaded()):
             for site in summary.renders:
                 frame = Frame(summary, site.func, None, not site.func)
-                func = site.call.func
-                if not isinstance(func, Attr):
-                    func = _as_attribute(func)
+                func = site.call.func if isinstance(site.call.func, Attr) else _as_attribute(site.call.func)
                 if func is None:
                     continue
                 base, inner = resolver.resolve(func.base, frame)
                 call = site.call._replace(func=func)
                 for literal in _literals(base):
                     self._by_literal[id(literal)].append((call, frame, func.name))
-                loaded = renderer._loaded(base, inner)
-                if loaded is not None and loaded[1].summary.text is loaded[0]:
-                    fill = renderer._fill(call, func.name, frame)
+                found = loaded(resolver, base, inner)
+                if found is not None and found[1].summary.text is found[0]:
+                    fill = fill_of(self.linked.resolver, call, func.name, frame)
                     if fill is not None:
-                        self._by_file[loaded[1].summary.path].append((fill.kwargs, frame))
+                        self._by_file[found[1].summary.path].append((fill.kwargs, frame))
             for site in summary.calls:
                 frame = Frame(summary, site.func, None, not site.func)
-                loaded = renderer._loaded(site.call, frame)
-                if loaded is not None and site.call.kwargs:
-                    kwargs = renderer._keywords(site.call, frame)
-                    self._by_file[loaded[1].summary.path].append((kwargs, frame))
+                found = loaded(resolver, site.call, frame)
+                if found is not None and site.call.kwargs:
+                    kwargs = keywords(resolver, site.call, frame)
+                    self._by_file[found[1].summary.path].append((kwargs, frame))
 
     def fillings(self, sink: Sink, frame: Frame) -> Iterator[list[Node]]:
         """Give a text's nodes, once for each call that fills it; with open placeholders if none is known."""
@@ -347,7 +346,7 @@ class _Renders:
                 key = (where.summary.path, call.start)
                 if key not in seen and len(seen) < MAX_RENDERS:
                     seen.add(key)
-                    fill = renderer._fill(call, method, where)
+                    fill = fill_of(self.linked.resolver, call, method, where)
                     if fill is not None:
                         yield renderer.render(held, inner, (fill,))
             if seen:

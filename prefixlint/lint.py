@@ -55,7 +55,10 @@ def _places(linked: Linked) -> Iterable[Place]:
 
 
 def _deduplicated(found: Iterable[Finding]) -> list[Finding]:
-    """Keep, of findings about one place by one rule, the gravest; a place known by its value beats one known by name."""
+    """Keep, of findings about one place by one rule, the gravest.
+
+    A place known by its value beats one known by name.
+    """
     best: dict[tuple[str, Span], Finding] = {}
     for finding in found:
         key = (finding.rule.code, finding.group or finding.span)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import NamedTuple
 
 from prefixlint import placeholders, volatility
-from prefixlint.prompts import Origin, Period, Scope, Span, Volatility
+from prefixlint.prompts import Origin, Period, Scope, Volatility
 from prefixlint.resolve import Frame, Resolver
 from prefixlint.sources import Function
 from prefixlint.values import (
@@ -35,6 +34,24 @@ from prefixlint.values import (
     dotted,
     text_of,
 )
+from prefixlint.verdicts import (
+    CONSTANT,
+    TEXT_METHODS,
+    UNKNOWN,
+    Verdict,
+    aged,
+    callable_only,
+    imported,
+    is_builtin,
+    is_constant_name,
+    is_delta,
+    is_setting,
+    refined,
+    set_like,
+    union,
+    writes_out,
+)
+from prefixlint.wordset import word_set
 
 MAX_SITES = 12
 """Call sites that are read for one parameter."""
@@ -45,39 +62,18 @@ SHORT = 32
 MAX_STEPS = 400
 """Values read for one place of a prompt."""
 
-_ORDER_FREE = frozenset(
-    ["sorted", "len", "sum", "min", "max", "any", "all", "bool", "isinstance", "jinja.filter.sort", "jinja.filter.length", "jinja.filter.count"]
+_ORDER_FREE = word_set(
+    "sorted len sum min max any all bool isinstance jinja.filter.sort jinja.filter.length jinja.filter.count"
 )
-_COUNTS = frozenset(
-    ["len", "jinja.filter.length", "jinja.filter.count", "sum", "bool", "isinstance", "any", "all", "hasattr", "callable", "type"]
+_COUNTS = word_set("len jinja.filter.length jinja.filter.count sum bool isinstance any all hasattr callable type")
+_PURE = word_set(
+    "str repr int float round format list tuple dict reversed zip map filter enumerate iter next print abs ascii bytes"
 )
-_PURE = frozenset(
-    ["str", "repr", "int", "float", "round", "format", "list", "tuple", "dict", "reversed", "zip", "map", "filter", "enumerate", "iter", "next", "print", "abs", "ascii", "bytes"]
-)
-_CORE = frozenset(["clock", "date", "age", "random", "identity", "environment", "counter", "selection", "object", "order"])
-_SETTINGS = frozenset(["config", "settings", "cfg", "conf", "constants", "self", "cls", "args", "options", "opts"])
+_WRITTEN = word_set("format join replace format_map % render substitute safe_substitute")
+_CORE = word_set("clock date age random identity environment counter selection object order")
+_SETTINGS = word_set("config settings cfg conf constants self cls args options opts")
 ORDER = Volatility(Scope.DEPLOY, Period.PROCESS)
 _CALL = Volatility(Scope.REQUEST, Period.CALL)
-
-
-class Verdict(NamedTuple):
-    """The origins found; `constant` says that the value is known never to change."""
-
-    origins: tuple[Origin, ...] = ()
-    constant: bool = False
-
-
-UNKNOWN = Verdict()
-CONSTANT = Verdict((), True)
-
-
-def union(verdicts: list[Verdict]) -> Verdict:
-    """Give what holds for a value made of several."""
-    found: dict[tuple[str, str, Span | None], Origin] = {}
-    for verdict in verdicts:
-        for origin in verdict.origins:
-            found.setdefault((origin.kind, origin.label, origin.span), origin)
-    return Verdict(tuple(found.values()), not found and all(verdict.constant for verdict in verdicts))
 
 
 class Judge:
@@ -122,7 +118,8 @@ class Judge:
         if isinstance(value, (Lit, Const)):
             return CONSTANT
         handler = getattr(self, f"_{type(value).__name__.lower()}", None)
-        return UNKNOWN if handler is None else handler(value, frame)  # type: ignore[no-any-return]
+        verdict: Verdict = UNKNOWN if handler is None else handler(value, frame)
+        return verdict
 
     def _all(self, values: tuple[Value, ...], frame: Frame) -> Verdict:
         return union([self._judge(value, frame) for value in values]) if values else CONSTANT
@@ -139,8 +136,8 @@ class Judge:
         """Give what a name says."""
         source = volatility.of_name(name)
         if source is None:
-            return CONSTANT if _is_constant_name(name) else UNKNOWN
-        if source.kind == "static" or _is_constant_name(name):
+            return CONSTANT if is_constant_name(name) else UNKNOWN
+        if source.kind == "static" or is_constant_name(name):
             return CONSTANT
         return Verdict((Origin(source.kind, source.volatility, label or name, None, "name"),))
 
@@ -156,9 +153,9 @@ class Judge:
             verdict = self._judge(*bound)
             return self._or_named(verdict, value.name)
         if value.func and not value.func.endswith("<lambda>"):
-            verdict = self._from_callers(value, frame)
-            if verdict is not None:
-                return self._or_named(verdict, value.name)
+            handed = self._from_callers(value, frame)
+            if handed is not None:
+                return self._or_named(handed, value.name)
         return self.named(value.name)
 
     def _from_callers(self, value: Param, frame: Frame) -> Verdict | None:
@@ -188,7 +185,10 @@ class Judge:
         return union(verdicts) if verdicts else None
 
     def _is_long_text(self, value: Value, frame: Frame) -> bool:
-        """Tell whether an argument is a text of its own: what changes in it is reported where it stands in that text."""
+        """Tell whether an argument is a text of its own.
+
+        What changes in it is reported where it stands in that text.
+        """
         held, inner = self.resolver.resolve(value, frame)
         if isinstance(held, Join):
             return sum(len(part.text) for part in held.parts if isinstance(part, Lit)) > SHORT or any(
@@ -235,22 +235,22 @@ class Judge:
         if resolved is not value:
             return self._or_named(self._judge(resolved, inner), value.name)
         base = self._judge(value.base, frame) if self._direct(value.base, frame) else UNKNOWN
-        refined = _refined(base, value.name)
+        coarser = refined(base, value.name)
         if base.origins and any(origin.evidence == "flow" for origin in base.origins):
-            return refined
+            return coarser
         if self._is_element(value.base, frame):
             return self._stored(self._path_named((path or value.name).lstrip("./")))
         said = self._path_named((path or value.name).lstrip("./"))
         if said.constant:
             return said
-        return said if said.origins else (refined if refined.origins else UNKNOWN)
+        return said if said.origins else (coarser if coarser.origins else UNKNOWN)
 
     def _item(self, value: Item, frame: Frame) -> Verdict:
         resolved, inner = self.resolver.resolve(value, frame)
         if resolved is not value:
             return self._judge(resolved, inner)
         key = text_of(value.key)
-        if dotted(value.base) == "os.environ" and key is not None and _is_setting(key):
+        if dotted(value.base) == "os.environ" and key is not None and is_setting(key):
             return UNKNOWN
         base = self._judge(value.base, frame) if self._direct(value.base, frame) else UNKNOWN
         flowing = tuple(origin for origin in base.origins if origin.evidence == "flow")
@@ -315,7 +315,7 @@ class Judge:
             address = self.address(value.value, frame)
             if address is not None:
                 return Verdict((address,))
-        return _refined(inner, "format", value.spec) if value.spec else inner
+        return refined(inner, "format", value.spec) if value.spec else inner
 
     def address(self, value: Value, frame: Frame) -> Origin | None:
         """Give the origin of an object that prints its address."""
@@ -377,10 +377,10 @@ class Judge:
             return self._counter(value, frame, "counter")
         if value.name == "index":
             return self._counter(value.operands[0], frame, "enumerate") if value.operands else UNKNOWN
-        if value.name == "-" and len(value.operands) == 2 and not any(map(_is_delta, value.operands)):
-            if any(origin.kind == "clock" for origin in inner.origins):
-                return Verdict(tuple(_aged(origin) for origin in inner.origins))
-        if value.name in ("|", "&", "^", "-") and _set_like(value):
+        subtracted = value.name == "-" and len(value.operands) == 2 and not any(map(is_delta, value.operands))
+        if subtracted and any(origin.kind == "clock" for origin in inner.origins):
+            return Verdict(tuple(aged(origin) for origin in inner.origins))
+        if value.name in ("|", "&", "^", "-") and set_like(value):
             return union(
                 [self._order(value, frame, "a set"), Verdict(tuple(o for o in inner.origins if o.kind != "order"))]
             )
@@ -410,7 +410,7 @@ class Judge:
         if path in _PURE or path in ("textwrap.dedent", "textwrap.indent", "inspect.cleandoc", "json.dumps"):
             return self._or_json(value, path or "", frame, inner)
         kept = tuple(origin for origin in inner.origins if origin.kind in _CORE and origin.evidence == "flow")
-        if kept and _writes_out(path or ""):
+        if kept and writes_out(path or ""):
             return Verdict(kept)
         return self._said_by_callee(value, frame)
 
@@ -442,7 +442,7 @@ class Judge:
             return Verdict(tuple(o for o in inner.origins if o.kind not in ("order", "selection")), inner.constant)
         if path.startswith((".", "/")):
             return None
-        if not _imported(value.func) and path.split(".", 1)[0] not in ("datetime", "date", "uuid", "random", "jinja"):
+        if not imported(value.func) and path.split(".", 1)[0] not in ("datetime", "date", "uuid", "random", "jinja"):
             return None
         source = volatility.of_call(path)
         if source is None:
@@ -451,13 +451,13 @@ class Judge:
             source = volatility.Source("selection", _CALL)
         if path in ("set", "frozenset") and not value.args:
             return CONSTANT
-        if path in ("id", "hash", "object", "set", "frozenset") and not _is_builtin(value.func):
+        if path in ("id", "hash", "object", "set", "frozenset") and not is_builtin(value.func):
             return None
-        if path in ("os.getenv", "os.environ.get") and value.args and _is_setting(text_of(value.args[0]) or "?"):
+        if path in ("os.getenv", "os.environ.get") and value.args and is_setting(text_of(value.args[0]) or "?"):
             return UNKNOWN
         verdict = self._origin(source, value, frame, f"{path}()")
         if source.kind == "clock" and path.rsplit(".", 1)[-1] in ("strftime", "strftime_now") and value.args:
-            return _refined(verdict, "strftime", text_of(value.args[0]))
+            return refined(verdict, "strftime", text_of(value.args[0]))
         if source.kind in ("order", "selection"):
             return union([verdict, self._arguments(value, frame)])
         return verdict
@@ -466,26 +466,17 @@ class Judge:
         return self._all((*value.args, *(item for _, item in value.kwargs)), frame)
 
     def _method(self, value: Call, func: Attr, frame: Frame) -> Verdict:
-        written = func.name in (
-            "format",
-            "join",
-            "replace",
-            "format_map",
-            "%",
-            "render",
-            "substitute",
-            "safe_substitute",
-        )
-        direct = written or func.name in _TEXT_METHODS or self._direct(func.base, frame)
+        written = func.name in _WRITTEN
+        direct = written or func.name in TEXT_METHODS or self._direct(func.base, frame)
         base = self._judge(func.base, frame) if direct else UNKNOWN
         argument = text_of(value.args[0]) if value.args else None
         flowing = Verdict(tuple(origin for origin in base.origins if origin.evidence == "flow"))
         if flowing.origins:
-            refined = _refined(flowing, func.name, argument)
+            coarser = refined(flowing, func.name, argument)
             if func.name in ("format", "join"):
                 return union([base, self._arguments(value, frame)])
-            return refined
-        if func.name in ("format", "join", "replace", "format_map", "%", "render", "substitute", "safe_substitute"):
+            return coarser
+        if written:
             return union([base, self._arguments(value, frame)])
         if func.name in ("get", "pop", "setdefault") and argument is not None:
             said = self.named(argument)
@@ -494,7 +485,7 @@ class Judge:
         if source is not None and dotted(func.base) not in ("re", "regex", "pattern"):
             return self._origin(source, value, frame, f"{func.name}()")
         if base.origins:
-            return _refined(base, func.name, argument)
+            return refined(base, func.name, argument)
         return self._said_by_callee(value, frame)
 
     def _said_by_callee(self, value: Call, frame: Frame) -> Verdict:
@@ -503,81 +494,3 @@ class Judge:
         if source is None:
             return UNKNOWN
         return Verdict((Origin(source.kind, source.volatility, f"{name.lstrip('./')}()", frame.span(value), "name"),))
-
-
-def callable_only(path: str) -> bool:
-    """Tell whether a name from the table changes only when it is called: a function that is not called is no source."""
-    return not path.startswith(("os.environ", "sys.", "platform"))
-
-
-_TEXT_METHODS = frozenset(
-    ["strip", "lstrip", "rstrip", "lower", "upper", "title", "split", "encode", "decode", "items", "keys", "values", "splitlines", "copy"]
-)
-_WRITERS = frozenset(
-    ["format", "str", "string", "render", "dumps", "dump", "humanize", "localize", "escape", "quote", "wrap", "isoformat", "to", "convert", "stringify", "fmt", "pretty"]
-)
-
-
-def _writes_out(path: str) -> bool:
-    """Tell from its name whether an unknown function turns its argument into text."""
-    return bool(set(path.rsplit(".", 1)[-1].lower().split("_")) & _WRITERS)
-
-
-def _imported(func: Value) -> bool:
-    while isinstance(func, Attr):
-        func = func.base
-    return isinstance(func, Name)
-
-
-def _refined(verdict: Verdict, step: str, argument: str | None = None) -> Verdict:
-    if not verdict.origins:
-        return verdict
-    kept = tuple(origin for each in verdict.origins if (origin := volatility.refine(each, step, argument)) is not None)
-    return Verdict(kept, not kept)
-
-
-def _aged(origin: Origin) -> Origin:
-    return replace(origin, kind="age") if origin.kind == "clock" else origin
-
-
-def _is_delta(value: Value) -> bool:
-    held = bare(value)
-    return isinstance(held, Call) and (dotted(held.func) or "").endswith(("timedelta", "relativedelta", "duration"))
-
-
-def _set_like(value: Value) -> bool:
-    held = bare(value)
-    if isinstance(held, Op):
-        return held.name in ("|", "&", "^", "-") and any(map(_set_like, held.operands))
-    if isinstance(held, Seq):
-        return held.kind == "set"
-    if isinstance(held, Loop):
-        return held.kind == "set"
-    return isinstance(held, Call) and isinstance(held.func, Name) and held.func.dotted in ("set", "frozenset")
-
-
-def _is_builtin(func: Value) -> bool:
-    return isinstance(func, Name) and "." not in func.dotted
-
-
-def _is_constant_name(name: str) -> bool:
-    last = name.rsplit(".", 1)[-1]
-    return len(last) > 1 and last.isupper() and last[0].isalpha()
-
-
-def _is_setting(name: str) -> bool:
-    """Tell whether an environment variable is a setting of the deployment rather than a fact of machine or user."""
-    return name.upper() not in (
-        "USER",
-        "USERNAME",
-        "LOGNAME",
-        "HOME",
-        "PWD",
-        "HOSTNAME",
-        "SHELL",
-        "PATH",
-        "TERM",
-        "LANG",
-        "TZ",
-        "COMPUTERNAME",
-    )

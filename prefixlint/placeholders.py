@@ -88,7 +88,10 @@ def _dollar(text: str) -> Iterator[Part]:
 
 
 def _mustache(text: str) -> Iterator[Part]:
-    """Handlebars, Mustache, Semantic Kernel, dify, promptfoo: a block tag is an empty text, a variable a placeholder."""
+    """Handlebars, Mustache, Semantic Kernel, dify, promptfoo.
+
+    A block tag is an empty text, a variable a placeholder.
+    """
     for match in _MUSTACHE.finditer(text):
         name = match["name"]
         if not name or name[0] in "/!^>&" or name in {"else", "^"}:

@@ -26,9 +26,9 @@ class Place:
     """One reason at one place of a prompt.
 
     `behind` are the static tokens behind the place that other requests share: in the newest message only those of that
-    message. `before` are the static tokens in front of it. `open_ended` says that a conversation may follow, `history` that
-    the source shows it to. `newest` says that it stands in the last message. `masker` is an earlier place that changes at least as widely and as
-    often.
+    message. `before` are the static tokens in front of it. `open_ended` says that a conversation may follow,
+    `history` that the source shows it to. `newest` says that it stands in the last message. `masker` is an earlier
+    place that changes at least as widely and as often.
     """
 
     prompt: Prompt
@@ -116,7 +116,7 @@ def _widest(segments: list[Segment], sizes: list[float]) -> dict[int, int]:
     return {choice: max(branches, key=lambda b: (branches[b], -b)) for choice, branches in totals.items()}
 
 
-def _place(
+def _place(  # noqa: PLR0917 (the tables of one prompt)
     prompt: Prompt,
     segments: list[Segment],
     sizes: list[float],

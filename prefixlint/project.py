@@ -1,6 +1,7 @@
 """The files of a project as summaries, read when asked for: modules by dotted name, templates by path, uses by name.
 
-Names of other files are looked up by their paths alone, so only files that a lint touches are read. Nothing is imported.
+Names of other files are looked up by their paths alone, so only files that a lint touches are read. Nothing is
+imported.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The vocabulary of the static half: prompts as a model would see them, before any of them was ever sent.
 
 A prompt is messages of nodes; `flatten` gives its segments in the order in which a model reads them. A place's
-*volatility* says how widely (`Scope`) and how often (`Period`) its text changes; two volatilities are compared only where
-both parts order them the same way, so a date (same for all users, new each day) and a user name (other for each user,
-never new) are not comparable.
+*volatility* says how widely (`Scope`) and how often (`Period`) its text changes; two volatilities are compared only
+where both parts order them the same way, so a date (same for all users, new each day) and a user name (other for each
+user, never new) are not comparable.
 """
 
 from __future__ import annotations
@@ -95,9 +95,10 @@ class Text:
 class Hole:
     """A place that is filled when the prompt is built.
 
-    `names` are what the value is called on its way, the placeholder first. `origins` are the reasons why it changes; none
-    with `constant` says that it never does, none without that nobody knows. `argument` is the argument of the call that
-    fills the place, where the place is a placeholder; `bound` are all places that hand the value over, the nearest first.
+    `names` are what the value is called on its way, the placeholder first. `origins` are the reasons why it changes;
+    none with `constant` says that it never does, none without that nobody knows. `argument` is the argument of the
+    call that fills the place, where the place is a placeholder; `bound` are all places that hand the value over, the
+    nearest first.
     """
 
     names: tuple[str, ...]

@@ -8,10 +8,10 @@ interpolations that lead there, the nearest to the value first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from prefixlint import placeholders
-from prefixlint.origins import SHORT, Judge, Verdict
+from prefixlint.fills import BRACE_METHODS, DOLLAR_METHODS, Fill, called, fill_of, keywords, loaded, read_file
+from prefixlint.origins import SHORT, Judge
 from prefixlint.prompts import Choice, Hole, Include, Node, Repeat, Span, Text
 from prefixlint.resolve import Frame, Resolver
 from prefixlint.sources import _jinja
@@ -28,7 +28,6 @@ from prefixlint.values import (
     Loop,
     Map,
     Name,
-    Op,
     Param,
     Seq,
     Star,
@@ -39,35 +38,35 @@ from prefixlint.values import (
     dotted,
     text_of,
 )
+from prefixlint.verdicts import Verdict
+from prefixlint.wordset import word_set
 
 MAX_STEPS = 6000
 """Values read for one prompt; what comes behind is left out."""
 MAX_NESTING = 40
 
-_BRACE_METHODS = frozenset(["format", "format_map", "partial", "format_prompt", "format_messages", "aformat", "invoke", "ainvoke"])
-_DOLLAR_METHODS = frozenset(["substitute", "safe_substitute"])
-_SAME_TEXT = frozenset(
-    ["strip", "lstrip", "rstrip", "lower", "upper", "title", "capitalize", "removeprefix", "removesuffix", "expandtabs", "encode", "decode", "getvalue", "with_config", "bind"]
+_SAME_TEXT = word_set(
+    "strip lstrip rstrip lower upper title capitalize removeprefix removesuffix expandtabs encode decode "
+    "getvalue with_config bind"
 )
-_SAME_FUNCTIONS = frozenset(
-    ["str", "textwrap.dedent", "dedent", "inspect.cleandoc", "cleandoc", "textwrap.indent", "typing.cast", "cast", "markupsafe.Markup", "html.unescape", "jinja.filter.trim", "jinja.filter.safe", "jinja.filter.string", "jinja.filter.indent", "jinja.filter.default", "jinja.filter.d", "list", "tuple"]
+_SAME_FUNCTIONS = word_set(
+    "str textwrap.dedent dedent inspect.cleandoc cleandoc textwrap.indent typing.cast cast "
+    "markupsafe.Markup html.unescape jinja.filter.trim jinja.filter.safe jinja.filter.string "
+    "jinja.filter.indent jinja.filter.default jinja.filter.d list tuple"
 )
 _TEXT_ARGUMENTS = ("content", "template", "text", "prompt", "prompt_template")
 _TEMPLATE_CLASSES = frozenset(
-    ["PromptTemplate", "ChatPromptTemplate", "StringPromptTemplate", "SystemMessagePromptTemplate", "HumanMessagePromptTemplate"]
+    [
+        "PromptTemplate",
+        "ChatPromptTemplate",
+        "StringPromptTemplate",
+        "SystemMessagePromptTemplate",
+        "HumanMessagePromptTemplate",
+    ]
 )
-_TEXT_CLASSES = frozenset(
-    ["SystemMessage", "HumanMessage", "AIMessage", "UserMessage", "AssistantMessage", "Message", "ChatMessage", "TextContent", "TextBlock", "Part"]
+_TEXT_CLASSES = word_set(
+    "SystemMessage HumanMessage AIMessage UserMessage AssistantMessage Message ChatMessage TextContent TextBlock Part"
 )
-
-
-class Fill(NamedTuple):
-    """Arguments waiting for the placeholders of a style; `at` is the call."""
-
-    style: str
-    args: tuple[tuple[Value, Frame], ...]
-    kwargs: dict[str, tuple[Value, Frame]]
-    at: Span
 
 
 class Renderer:
@@ -165,7 +164,7 @@ class Renderer:
         out.append(placeholders.Part(position, len(lit.text), None, lit.text[position:]))
         return out
 
-    def _filled(
+    def _filled(  # noqa: PLR0917 (one step of a recursion, called in two places)
         self,
         lit: Lit,
         parts: Sequence[placeholders.Part],
@@ -213,8 +212,7 @@ class Renderer:
     ) -> list[Node]:
         value, frame = bound
         field = Field(value, part.conversion, part.spec, value.start, value.end)
-        nodes = self._place(value, frame, (frame.span(value), *via), span, field=field, name=part.name or "")
-        return nodes
+        return self._place(value, frame, (frame.span(value), *via), span, field=field, name=part.name or "")
 
     # ------------------------------------------------------------------ values in a place
 
@@ -234,14 +232,17 @@ class Renderer:
         if self._is_text(held, inner) and not self._is_value(held, inner, frame, name):
             return self.render(held, inner, fills, (span, *via))
         verdict = self.judge.judge(field if field is not None else value, frame)
-        names = tuple(dict.fromkeys(each for each in (name, _called(value), _called(held)) if each))
+        names = tuple(dict.fromkeys(each for each in (name, called(value), called(held)) if each))
         if not verdict.origins and not verdict.constant and name:
             verdict = self.judge.named(name)
         argument = via[0] if name and via else self._template_argument(value, frame)
         return [Hole(names, verdict.origins, span, verdict.constant, via, argument)]
 
     def _is_value(self, held: Value, inner: Frame, outer: Frame, name: str) -> bool:
-        """Tell whether a text is so short, and made elsewhere, that it counts as one value: a date written by a helper."""
+        """Tell whether a text is so short, and made elsewhere, that it counts as one value.
+
+        A date written by a helper.
+        """
         if not name and inner.func == outer.func and inner.summary is outer.summary:
             return False
         if isinstance(held, Join):
@@ -295,15 +296,17 @@ class Renderer:
             base, inner = self.resolver.resolve(call.func.base, frame)
             if method == "join":
                 return isinstance(base, Lit)
-            if method in _BRACE_METHODS | _DOLLAR_METHODS | {"%", "replace", "render"} | _SAME_TEXT:
-                return self._is_text(base, inner) or (method == "render" and self._loaded(base, inner) is not None)
+            if method in BRACE_METHODS | DOLLAR_METHODS | {"%", "replace", "render"} | _SAME_TEXT:
+                return self._is_text(base, inner) or (
+                    method == "render" and loaded(self.resolver, base, inner) is not None
+                )
             return self._file(call, frame) is not None
         if path in _SAME_FUNCTIONS:
             return bool(call.args) and self._is_text(*self.resolver.resolve(call.args[0], frame))
         return (
             path.startswith(("jinja.include", "jinja.extends", "jinja.block"))
             or self._text_class(path)
-            or self._loaded(call, frame) is not None
+            or loaded(self.resolver, call, frame) is not None
         )
 
     def _text_class(self, path: str) -> bool:
@@ -335,10 +338,10 @@ class Renderer:
                 if not self._is_text(held, inner)
                 else self.render(held, inner, fills, (frame.span(call), *via))
             )
-        loaded = self._loaded(call, frame)
-        if loaded is not None:
-            text, of_file = loaded
-            of_file = of_file._replace(args=self._keywords(call, frame))
+        found_file = loaded(self.resolver, call, frame)
+        if found_file is not None:
+            text, of_file = found_file
+            of_file = of_file._replace(args=keywords(self.resolver, call, frame))
             return self.render(text, of_file, fills, (frame.span(call), *via))
         return self._place(call, frame, via, frame.span(call), fills=fills)
 
@@ -353,53 +356,18 @@ class Renderer:
             if separator is not None:
                 return self.elements(call.args[0], frame, fills, via)
             return None
-        fill = self._fill(call, method, frame)
+        fill = fill_of(self.resolver, call, method, frame)
         if fill is not None:
             base, inner = self.resolver.resolve(func.base, frame)
-            loaded = (
-                self._loaded(base, inner) if method.startswith("render") or not self._is_text(base, inner) else None
-            )
-            if loaded is not None:
-                text, of_file = loaded
+            wants_file = method.startswith("render") or not self._is_text(base, inner)
+            found_file = loaded(self.resolver, base, inner) if wants_file else None
+            if found_file is not None:
+                text, of_file = found_file
                 if method.startswith("render"):
                     return self.render(text, of_file._replace(args=fill.kwargs), fills, via)
                 return self.render(text, of_file._replace(args=fill.kwargs), (fill, *fills), via)
-            if method.startswith("render"):
-                return self.render(base, inner, (fill, *fills), via) if self._is_text(base, inner) else None
             return self.render(base, inner, (fill, *fills), via) if self._is_text(base, inner) else None
-        text = self._file(call, frame)
-        return text if text is None else text
-
-    def _fill(self, call: Call, method: str, frame: Frame) -> Fill | None:
-        at = frame.span(call)
-        if method == "replace":
-            old = text_of(self.resolver.resolve(call.args[0], frame)[0]) if len(call.args) >= 2 else None
-            if old and any(sign in old for sign in "{<[$%#@_") and len(old) > 2:
-                return Fill("replace", (), {old: (call.args[1], frame)}, at)
-            return Fill("replace", (), {"\0": (call.args[1], frame)}, at) if len(call.args) >= 2 else None
-        if method == "%":
-            spread = self.resolver.spread(call.args[0], frame) if len(call.args) == 1 else {}
-            return Fill("percent", tuple((arg, frame) for arg in call.args), spread, at)
-        kwargs = self._keywords(call, frame)
-        if method in ("invoke", "ainvoke", "format_map") or (method.startswith("render") and call.args):
-            for arg in call.args[:1]:
-                kwargs.update(self.resolver.spread(arg, frame))
-        if method in _BRACE_METHODS:
-            return Fill("brace", tuple((arg, frame) for arg in call.args), kwargs, at)
-        if method in _DOLLAR_METHODS:
-            for arg in call.args[:1]:
-                kwargs.update(self.resolver.spread(arg, frame))
-            return Fill("dollar", (), kwargs, at)
-        return Fill("jinja", (), kwargs, at) if method in ("render", "render_async") else None
-
-    def _keywords(self, call: Call, frame: Frame) -> dict[str, tuple[Value, Frame]]:
-        out: dict[str, tuple[Value, Frame]] = {}
-        for name, value in call.kwargs:
-            if name == "**":
-                out.update(self.resolver.spread(value, frame))
-            else:
-                out[name] = (value, frame)
-        return out
+        return self._file(call, frame)
 
     def _of_class(
         self, call: Call, path: str, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]
@@ -445,47 +413,14 @@ class Renderer:
 
     # ------------------------------------------------------------------ files
 
-    def _loaded(self, value: Value, frame: Frame) -> tuple[Value, Frame] | None:
-        """Give the text of the file that a value names: `env.get_template("x.j2")`, `load_prompt("x")`, `from_string(s)`."""
-        if not isinstance(value, Call):
-            return None
-        last = _last(value)
-        if last in ("from_string", "Template", "from_template") and value.args:
-            text, inner = self.resolver.resolve(value.args[0], frame)
-            if isinstance(text, Lit):
-                lowered, _ = _jinja.lower(text, inner.summary.path)
-                return lowered, inner._replace(func="", args={})
-            return self._loaded(text, inner)
-        if not any(word in last for word in ("template", "prompt", "load", "read", "render", "open", "instruction")):
-            return None
-        for arg in (
-            *value.args[:2],
-            *(item for name, item in value.kwargs if name in ("name", "path", "template", "template_name")),
-        ):
-            target = text_of(self.resolver.resolve(arg, frame)[0])
-            if target and len(target) < 200 and "\n" not in target and " " not in target:
-                found = self.project.template(target, frame.summary.path)
-                if found is not None and found.text is not None:
-                    return found.text, Frame(found, "", {}, depth=frame.depth + 1)
-        return None
-
     def _file(self, call: Call, frame: Frame) -> list[Node] | None:
-        """Render `open("x").read()` and `Path("x").read_text()`: the file's text, or text of unknown length."""
-        if not isinstance(call.func, Attr) or call.func.name not in ("read", "read_text"):
+        """Render what `open("x").read()` gives: the file's text, or text of unknown length."""
+        found = read_file(self.resolver, call, frame)
+        if found is None:
             return None
-        base, inner = self.resolver.resolve(call.func.base, frame)
-        if not isinstance(base, Call) and not isinstance(base, Op):
-            return None
-        values = list(base.args) if isinstance(base, Call) else list(base.operands)
-        for arg in reversed(values):
-            target = text_of(self.resolver.resolve(arg, inner)[0])
-            if target and "." in target and "\n" not in target:
-                found = self.project.template(target, frame.summary.path)
-                if found is not None and isinstance(found.text, (Lit, Template)):
-                    lit = found.text.text if isinstance(found.text, Template) else found.text
-                    return self.render(lit, Frame(found, "", {}))
-                return [Hole((target,), (), frame.span(call), constant=True)]
-        return None
+        if isinstance(found, str):
+            return [Hole((found,), (), frame.span(call), constant=True)]
+        return self.render(*found)
 
     # ------------------------------------------------------------------ sequences
 
@@ -519,12 +454,11 @@ class Renderer:
             return self._repeat(held, inner, fills, via)
         path = dotted(held.func) if isinstance(held, Call) else None
         if isinstance(held, Call) and path in ("list", "tuple", "filter", "map", "reversed", "iter") and held.args:
-            nodes = self.elements(held.args[-1], inner, fills, via)
-            return nodes
+            return self.elements(held.args[-1], inner, fills, via)
         if isinstance(held, Call) and path == "sorted" and held.args:
             return [_ordered(node) for node in self.elements(held.args[0], inner, fills, via)]
         verdict = self.judge.judge(value, frame)
-        names = tuple(dict.fromkeys(each for each in (_called(value), _called(held)) if each))
+        names = tuple(dict.fromkeys(each for each in (called(value), called(held)) if each))
         return [Hole(names, verdict.origins, frame.span(value), verdict.constant, via)]
 
     def _element(self, item: Value, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]) -> list[Node]:
@@ -545,7 +479,7 @@ class Renderer:
             verdict = self.judge.judge(loop, frame)
         if verdict.constant:
             return nodes
-        name = _called(loop.source)
+        name = called(loop.source)
         source = Hole((name,) if name else (), verdict.origins, frame.span(loop.source))
         return [Repeat(tuple(nodes), frame.span(loop), source)]
 
@@ -576,23 +510,3 @@ def _ordered(node: Node) -> Node:
         kept = tuple(origin for origin in node.origins if origin.kind not in ("order", "selection"))
         return Hole(node.names, kept, node.span, node.constant, node.bound)
     return node
-
-
-def _called(value: Value) -> str:
-    """Give what a value is called, as a reader would say it."""
-    name = dotted(value)
-    if name is not None:
-        return name.lstrip("./")
-    if isinstance(value, Call):
-        inner = dotted(value.func)
-        return f"{inner.lstrip('./')}()" if inner else ""
-    if isinstance(value, Item):
-        return text_of(value.key) or _called(value.base)
-    return ""
-
-
-def _last(call: Call) -> str:
-    func = bare(call.func)
-    if isinstance(func, Attr):
-        return func.name
-    return func.dotted.rsplit(".", 1)[-1] if isinstance(func, Name) else ""

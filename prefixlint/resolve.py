@@ -1,4 +1,7 @@
-"""Follows a value to what it is: through local names, parameters, constants, attributes and functions of the project."""
+"""Follows a value to what it is.
+
+Through local names, parameters, constants, attributes and functions of the project.
+"""
 
 from __future__ import annotations
 
@@ -189,7 +192,8 @@ class Resolver:
 
 def _shallow(value: Value) -> list[Value]:
     """Give a value and its nearest parts, enough to see whether it depends on a parameter."""
-    out, stack = [], [(value, 0)]
+    out: list[Value] = []
+    stack: list[tuple[Value, int]] = [(value, 0)]
     while stack and len(out) < 200:
         part, depth = stack.pop()
         out.append(part)

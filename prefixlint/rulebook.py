@@ -1,8 +1,9 @@
-"""Rules are documents: `rules/PFX101-clock-in-prefix.md` is what users read, what the tests run, and what the linter does.
+"""Rules are documents: `rules/PFX101-clock-in-prefix.md` is what users read, what the tests run, and what the linter
+does.
 
-A page begins with TOML between `+++` lines (check, severity, since, summary, help, params), then has fixed headings. Every
-fenced block under *Example* must fire at its marked lines, every one under *Use instead* and *Near misses* must be silent.
-A block's info string is a language and, where it matters, a file name.
+A page begins with TOML between `+++` lines (check, severity, since, summary, help, params), then has fixed headings.
+Every fenced block under *Example* must fire at its marked lines, every one under *Use instead* and *Near misses* must
+be silent. A block's info string is a language and, where it matters, a file name.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from types import MappingProxyType
 from prefixlint import rulefiles
 from prefixlint.errors import ConfigError, UsageError
 from prefixlint.findings import Example, Rule, Severity
+from prefixlint.wordset import word_set
 
 HEADINGS = ("What it does", "Why is this bad?", "Example", "Use instead", "Fix safety", "Near misses", "References")
 _REQUIRED = ("What it does", "Why is this bad?", "Example", "Use instead", "Near misses")
@@ -26,7 +28,7 @@ _FENCE = re.compile(
     r"^```(?P<language>[a-z0-9]+)(?:[ \t]+(?P<name>\S+))?[ \t]*\n(?P<text>.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL
 )
 _MARK = re.compile(r"<- (?P<code>[A-Z]{3,5}\d{3})")
-_KEYS = frozenset({"check", "severity", "since", "summary", "help", "params"})
+_KEYS = word_set("check severity since summary help params")
 
 
 @cache

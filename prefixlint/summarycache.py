@@ -1,6 +1,7 @@
 """Summaries on disk, by the hash of a file's path and bytes, so that unchanged files are not read again.
 
-One SQLite file in `.prefixlint_cache`. Whatever is wrong with it (locked, damaged, read-only), a run goes on without it.
+One SQLite file in `.prefixlint_cache`. Whatever is wrong with it (locked, damaged, read-only), a run goes on without
+it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     # prefixlint: ignore[PFX101] the clock is the point of this prompt
 
 A comment stands on the line of the finding or alone on the line before it. It works in Python, Jinja (`{# … #}`), YAML,
-TOML, Markdown and HTML (`<!-- … -->`). One without a reason silences nothing and is a finding, as is one that is unused.
+TOML, Markdown and HTML (`<!-- … -->`). One without a reason silences nothing and is a finding, as is one that is
+unused.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from prefixlint.prompts import Span
 from prefixlint.rulebook import matching
 
 _IGNORE = re.compile(
-    rb"(?:#|//|\{#-?|<!--)[ \t]*prefixlint:[ \t]*ignore(?:\[(?P<codes>[^\]\r\n]*)\])?[ \t:]*(?P<reason>[^\r\n]*?)[ \t]*(?:-?#\}|-->)?[ \t]*(?:\r?\n|\Z)"
+    rb"(?:#|//|\{#-?|<!--)[ \t]*prefixlint:[ \t]*ignore(?:\[(?P<codes>[^\]\r\n]*)\])?[ \t:]*"
+    rb"(?P<reason>[^\r\n]*?)[ \t]*(?:-?#\}|-->)?[ \t]*(?:\r?\n|\Z)"
 )
 
 BROKEN = Rule(
@@ -126,11 +128,11 @@ def apply(
         else:
             used.add(hit.span)
             silenced.append(replace(finding, reason=hit.reason))
-    for ignore in every:
-        if ignore.span not in used and ignore.codes <= ran:
-            left.append(
-                _complaint(UNUSED, ignore.span, f"nothing here needs ignore[{', '.join(sorted(ignore.codes))}]")
-            )
+    unused = [ignore for ignore in every if ignore.span not in used and ignore.codes <= ran]
+    left.extend(
+        _complaint(UNUSED, ignore.span, f"nothing here needs ignore[{', '.join(sorted(ignore.codes))}]")
+        for ignore in unused
+    )
     return left, silenced
 
 

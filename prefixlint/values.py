@@ -1,14 +1,18 @@
 """What an expression would be as text, before other files are known.
 
 A source lowers its syntax (Python, Jinja) to these values; `link` reads them across files. `start` and `end` are byte
-offsets in the file that made the value. Values are tuples: cheap to make in great numbers, immutable, and encoded as flat
-lists (`encode`, `decode`) for the result cache, shared parts once.
+offsets in the file that made the value. Values are tuples: cheap to make in great numbers, immutable, and encoded as
+flat lists (`encode`, `decode`) for the result cache, shared parts once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
+
+
+Inner = Any
+"""A `Value`. Tuple types that contain themselves make a type checker compare them for minutes."""
 
 
 class Lit(NamedTuple):
@@ -31,7 +35,7 @@ class Const(NamedTuple):
 class Join(NamedTuple):
     """Parts one after the other: strings, or lists."""
 
-    parts: tuple[Value, ...]
+    parts: tuple[Inner, ...]
     start: int
     end: int
 
@@ -48,7 +52,7 @@ class Var(NamedTuple):
     """A local name where it is read, and what it holds there."""
 
     name: str
-    value: Value
+    value: Inner
     start: int
     end: int
 
@@ -65,7 +69,7 @@ class Param(NamedTuple):
 class Attr(NamedTuple):
     """An attribute."""
 
-    base: Value
+    base: Inner
     name: str
     start: int
     end: int
@@ -74,8 +78,8 @@ class Attr(NamedTuple):
 class Item(NamedTuple):
     """An element by key or index."""
 
-    base: Value
-    key: Value
+    base: Inner
+    key: Inner
     start: int
     end: int
 
@@ -83,9 +87,9 @@ class Item(NamedTuple):
 class Slice(NamedTuple):
     """A part of a sequence; None for an open side."""
 
-    base: Value
-    lower: Value | None
-    upper: Value | None
+    base: Inner
+    lower: Inner | None
+    upper: Inner | None
     start: int
     end: int
 
@@ -93,9 +97,9 @@ class Slice(NamedTuple):
 class Call(NamedTuple):
     """A call; a keyword named `**` spreads a mapping."""
 
-    func: Value
-    args: tuple[Value, ...]
-    kwargs: tuple[tuple[str, Value], ...]
+    func: Inner
+    args: tuple[Inner, ...]
+    kwargs: tuple[tuple[str, Inner], ...]
     start: int
     end: int
 
@@ -103,7 +107,7 @@ class Call(NamedTuple):
 class Star(NamedTuple):
     """Spread elements, in a `Seq` or in arguments."""
 
-    value: Value
+    value: Inner
     start: int
     end: int
 
@@ -112,7 +116,7 @@ class Seq(NamedTuple):
     """Elements in brackets; `kind` is list, tuple or set."""
 
     kind: str
-    items: tuple[Value, ...]
+    items: tuple[Inner, ...]
     start: int
     end: int
 
@@ -120,7 +124,7 @@ class Seq(NamedTuple):
 class Map(NamedTuple):
     """A mapping; a key of None spreads another mapping."""
 
-    entries: tuple[tuple[Value | None, Value], ...]
+    entries: tuple[tuple[Inner | None, Inner], ...]
     start: int
     end: int
 
@@ -131,10 +135,10 @@ class Loop(NamedTuple):
     `kept` is the condition of a comprehension.
     """
 
-    source: Value
-    body: Value
+    source: Inner
+    body: Inner
     kind: str
-    kept: Value | None
+    kept: Inner | None
     start: int
     end: int
 
@@ -142,7 +146,7 @@ class Loop(NamedTuple):
 class Elem(NamedTuple):
     """The element of `source` at hand in a loop."""
 
-    source: Value
+    source: Inner
     start: int
     end: int
 
@@ -150,7 +154,7 @@ class Elem(NamedTuple):
 class Either(NamedTuple):
     """One of several values."""
 
-    options: tuple[Value, ...]
+    options: tuple[Inner, ...]
     start: int
     end: int
 
@@ -158,7 +162,7 @@ class Either(NamedTuple):
 class Field(NamedTuple):
     """An interpolation: `{value!conversion:spec}`."""
 
-    value: Value
+    value: Inner
     conversion: str
     spec: str
     start: int
@@ -178,7 +182,7 @@ class Op(NamedTuple):
     """Any other operation on values: arithmetic (`-`), set operations (`&`), `counter`, `?` for the unknown."""
 
     name: str
-    operands: tuple[Value, ...]
+    operands: tuple[Inner, ...]
     start: int
     end: int
 

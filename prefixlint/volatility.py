@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from prefixlint import rulefiles
 from prefixlint.prompts import Origin, Period, Scope, Volatility
+from prefixlint.wordset import word_set
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
@@ -85,8 +86,8 @@ def of_name(name: str) -> Source | None:
     return None
 
 
-_CALL_NOISE = frozenset(
-    ["get", "fetch", "compute", "format", "formatted", "str", "string", "iso", "generate", "make", "create", "the", "load", "build", "read", "as", "to"]
+_CALL_NOISE = word_set(
+    "get fetch compute format formatted str string iso generate make create the load build read as to"
 )
 
 
@@ -107,8 +108,8 @@ _SECOND = frozenset("SfscXTrN+")
 _MINUTE = frozenset("MRHIpPklZz")
 _DAY = frozenset("djaAxDFeuwUVWmbBhGg")
 _DIRECTIVE = re.compile(r"%[-_0^#]?([a-zA-Z+])")
-_DAY_ATTRIBUTES = frozenset(
-    ["date", "day", "month", "weekday", "isoweekday", "isocalendar", "toordinal", "day_name", "month_name", "days", "to_date_string"]
+_DAY_ATTRIBUTES = word_set(
+    "date day month weekday isoweekday isocalendar toordinal day_name month_name days to_date_string"
 )
 _HOUR_ATTRIBUTES = frozenset(["hour", "minute"])
 

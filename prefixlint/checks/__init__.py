@@ -1,7 +1,7 @@
 """Checks: what looks for a pattern. One module per check; a rule's page names its check and gives it parameters.
 
-A module satisfies `Check`; adding one is adding a file here, and a page in `rules/` that names it. Names that begin with
-an underscore are not checks.
+A module satisfies `Check`; adding one is adding a file here, and a page in `rules/` that names it. Names that begin
+with an underscore are not checks.
 """
 
 from __future__ import annotations

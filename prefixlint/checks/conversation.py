@@ -22,7 +22,23 @@ from prefixlint.findings import Confidence, Finding, Rule
 from prefixlint.link import HISTORY
 from prefixlint.prompts import Hole, Span
 from prefixlint.resolve import Frame
-from prefixlint.values import Attr, Call, Elem, Item, Join, Loop, Map, Param, Seq, Star, Value, bare, dotted, text_of, walk
+from prefixlint.values import (
+    Attr,
+    Call,
+    Elem,
+    Item,
+    Join,
+    Loop,
+    Map,
+    Param,
+    Seq,
+    Star,
+    Value,
+    bare,
+    dotted,
+    text_of,
+    walk,
+)
 
 NAME = "conversation"
 
@@ -47,7 +63,13 @@ def _moving_block(context: Context) -> Iterator[Hit]:
             first = roles.index(HISTORY)
             for index, message in enumerate(prompt.messages):
                 fixed = all(not isinstance(node, Hole) or node.constant for node in message.nodes)
-                if message.role == "system" and index > first and "system" not in roles[:first] and message.nodes and fixed:
+                if (
+                    message.role == "system"
+                    and index > first
+                    and "system" not in roles[:first]
+                    and message.nodes
+                    and fixed
+                ):
                     yield message.span, "constant system text stands behind the history, so it moves on each turn"
 
 
@@ -102,9 +124,13 @@ def _reasoning(context: Context) -> Iterator[Hit]:
         found = entries(item)
         answer = bare(found["content"]) if "content" in found else None
         kept = {"reasoning_content", "reasoning", "thinking", "thinking_blocks"} & set(found)
-        if text_of(found.get("role")) == "assistant" and not kept and isinstance(answer, Attr) and answer.name == "content":
-            if isinstance(answer.base, Attr) and answer.base.name == "message":
-                yield frame.span(item), "only the content of the model's message is kept: its reasoning is lost on replay"
+        if text_of(found.get("role")) != "assistant" or kept or not isinstance(answer, Attr):
+            continue
+        if answer.name == "content" and isinstance(answer.base, Attr) and answer.base.name == "message":
+            yield (
+                frame.span(item),
+                "only the content of the model's message is kept: its reasoning is lost on replay",
+            )
 
 
 def _ephemeral(context: Context) -> Iterator[Hit]:
@@ -125,7 +151,10 @@ def _ephemeral(context: Context) -> Iterator[Hit]:
             for kept in stored.get((summary.path, sink.func), ()):
                 name = dotted(kept)
                 if name is not None and name in named_parts(sent):
-                    yield frame.span(part), "the text sent is not the text stored: on the next turn this message differs"
+                    yield (
+                        frame.span(part),
+                        "the text sent is not the text stored: on the next turn this message differs",
+                    )
 
 
 def _shape_flip(context: Context) -> Iterator[Hit]:
@@ -150,16 +179,21 @@ def _hoisted(context: Context) -> Iterator[Hit]:
             if isinstance(part, Map) and text_of(entries(part).get("role")) == "system" and len(loops) > 1:
                 inner = [loop for loop in walk(part) if keeps(loop, "system")]
                 if inner:
-                    yield frame.span(part), "system messages from anywhere in the conversation are merged into the first"
+                    yield (
+                        frame.span(part),
+                        "system messages from anywhere in the conversation are merged into the first",
+                    )
 
 
 def _completion_order(context: Context) -> Iterator[Hit]:
     for path in context.paths:
         summary = context.linked.project.summary(path)
-        for function in summary.functions.values() if summary is not None else ():
-            for part in walk(function.returns) if function.returns is not None and summary is not None else ():
-                if isinstance(part, Loop) and _completes(bare(part.source)):
-                    yield Frame(summary).span(part.source), "results stand in the order in which the calls finished"
+        if summary is None:
+            continue
+        returned = [function.returns for function in summary.functions.values() if function.returns is not None]
+        for part in (part for value in returned for part in walk(value)):
+            if isinstance(part, Loop) and _completes(bare(part.source)):
+                yield Frame(summary).span(part.source), "results stand in the order in which the calls finished"
 
 
 def _completes(source: Value) -> bool:

@@ -11,6 +11,7 @@ from prefixlint.placement import CHARS_PER_TOKEN
 from prefixlint.prompts import Hole, Node, Span, Text
 from prefixlint.resolve import Frame
 from prefixlint.values import Call, Either, Loop, Map, Param, Seq, Value, bare, dotted, walk
+from prefixlint.wordset import word_set
 
 NAME = "request"
 Hit = tuple[Span, str]
@@ -18,11 +19,17 @@ Hit = tuple[Span, str]
 SMALLEST_MINIMUM = 512
 """Tokens below which no provider keeps a marked prefix (the least of the minima in the engines' facts)."""
 _SIGNERS = frozenset(
-    ["generate_presigned_url", "presigned_get_object", "generate_signed_url", "create_presigned_url", "get_presigned_url"]
+    [
+        "generate_presigned_url",
+        "presigned_get_object",
+        "generate_signed_url",
+        "create_presigned_url",
+        "get_presigned_url",
+    ]
 )
 
 
-_SIDE_WORDS = frozenset(["compact", "compaction", "summarise", "summarize", "condense", "compress", "title"])
+_SIDE_WORDS = word_set("compact compaction summarise summarize condense compress title")
 
 
 def check(context: Context, rule: Rule) -> Iterator[Finding]:
@@ -37,11 +44,16 @@ def check(context: Context, rule: Rule) -> Iterator[Finding]:
 def _reserialised(context: Context) -> Iterator[Hit]:
     for _, sink, frame in sinks(context, "expr", "message"):
         for part in walk(sink.value):
-            dumped = bare(entries(part)["arguments"]) if isinstance(part, Map) and "arguments" in entries(part) else None
+            dumped = (
+                bare(entries(part)["arguments"]) if isinstance(part, Map) and "arguments" in entries(part) else None
+            )
             if isinstance(dumped, Call) and dotted(dumped.func) == "json.dumps" and dumped.args:
                 held, _ = context.linked.resolver.resolve(dumped.args[0], frame)
                 if isinstance(held, Call) and dotted(held.func) == "json.loads":
-                    yield frame.span(dumped), "arguments that the model wrote are parsed and written again for the replay"
+                    yield (
+                        frame.span(dumped),
+                        "arguments that the model wrote are parsed and written again for the replay",
+                    )
 
 
 def _tool_set(context: Context) -> Iterator[Hit]:
@@ -50,9 +62,9 @@ def _tool_set(context: Context) -> Iterator[Hit]:
         if tools is None:
             continue
         held, inner = context.linked.resolver.resolve(tools, frame)
-        if isinstance(held, Loop) and held.kept is not None and not inner.frozen:
-            if any(isinstance(part, Param) for part in walk(held.kept)):
-                yield inner.span(held), "the tools are chosen anew on each call"
+        kept = held.kept if isinstance(held, Loop) and not inner.frozen else None
+        if kept is not None and any(isinstance(part, Param) for part in walk(kept)):
+            yield inner.span(held), "the tools are chosen anew on each call"
 
 
 def _schema(context: Context) -> Iterator[Hit]:
@@ -62,7 +74,11 @@ def _schema(context: Context) -> Iterator[Hit]:
             if value is None or not sink.func:
                 continue
             held, inner = context.linked.resolver.resolve(value, frame)
-            if isinstance(held, Call) and last_name(held) == "create_model" and any(isinstance(p, Param) for p in walk(held)):
+            if (
+                isinstance(held, Call)
+                and last_name(held) == "create_model"
+                and any(isinstance(p, Param) for p in walk(held))
+            ):
                 yield inner.span(held), "the output schema is built on each call"
 
 
@@ -77,7 +93,10 @@ def _ids(context: Context) -> Iterator[Hit]:
                 value = entries(part).get(key)
                 if value is None or not (sink.loop or isinstance(bare(value), Either)):
                     continue
-                if any(o.kind == "random" and o.evidence == "flow" for o in context.linked.renderer.verdict(value, frame).origins):
+                if any(
+                    o.kind == "random" and o.evidence == "flow"
+                    for o in context.linked.renderer.verdict(value, frame).origins
+                ):
                     yield frame.span(value), "a call id is made anew when the conversation is rebuilt"
 
 
@@ -112,7 +131,10 @@ def _too_short(context: Context) -> Iterator[Hit]:
         if nodes and all(isinstance(node, Text) for node in nodes):
             tokens = sum(len(node.text) for node in nodes if isinstance(node, Text)) / CHARS_PER_TOKEN
             if tokens < SMALLEST_MINIMUM:
-                yield frame.span(value), f"about {round(tokens):,} tokens are marked; nothing below {SMALLEST_MINIMUM} is kept"
+                yield (
+                    frame.span(value),
+                    f"about {round(tokens):,} tokens are marked; nothing below {SMALLEST_MINIMUM} is kept",
+                )
 
 
 def _key(context: Context) -> Iterator[Hit]:

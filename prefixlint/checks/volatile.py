@@ -1,7 +1,8 @@
 """Values of given kinds in the part of a prompt that other requests should share.
 
 Parameters: `kinds` (words of sources.toml), `where` (`prompt`, the default, or `tools`), `roles` (only these; default
-all), `only` (roles for single kinds), `advice` (information whatever the rule's ceiling: an order worth knowing, not a fault).
+all), `only` (roles for single kinds), `advice` (information whatever the rule's ceiling: an order worth knowing, not
+a fault).
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ def report(place: Place, rule: Rule) -> Finding:
     origin = place.origin
     what = origin.label or volatility.describe(origin.kind)
     position = f"token {place.before}" if place.before else "the first token"
-    message = f"{volatility.describe(origin.kind)} (`{what}`) at {position} of {_whose(place)}{amount(place)} {cadence(place)}"
+    where = f"{position} of {_whose(place)}"
+    message = f"{volatility.describe(origin.kind)} (`{what}`) at {where}{amount(place)} {cadence(place)}"
     related = []
     if place.span != place.hole.span:
         related.append(Related(place.hole.span, "it fills this place"))
@@ -137,7 +139,10 @@ _SORTABLE = (
 
 
 def _repair(place: Place) -> Fix | None:
-    """Offer `sorted(...)` around an unordered collection, `sort_keys=True` in a dump. Whether it parses is proved later."""
+    """Offer `sorted(...)` around an unordered collection, `sort_keys=True` in a dump.
+
+    Whether it parses is proved later.
+    """
     origin, span = place.origin, place.hole.span
     if origin.evidence != "flow" or not span.path.endswith(".py"):
         return None

@@ -17,7 +17,10 @@ from prefixlint import values
 from prefixlint.values import Call, Value
 
 VERSION = 1
-"""Of the summaries' meaning: raise it when a source kind reads the same bytes differently, so that caches are not used."""
+"""Of the summaries' meaning.
+
+Raise it when a source kind reads the same bytes differently, so that caches are not used.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,10 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """What a function gives back. A method's first parameter is not in `params`. `doc` is the byte range of its text."""
+    """What a function gives back. A method's first parameter is not in `params`.
+
+    `doc` is the byte range of its text.
+    """
 
     params: tuple[str, ...]
     returns: Value | None
@@ -107,10 +113,10 @@ class CallSite:
 class Summary:
     """What one file says.
 
-    `constants` are module names and `Class.attribute` names; `functions` and `classes` by qualified name; `imports` maps
-    a local name to a dotted one (of a star import, `*` and a number). `calls` are calls of functions that the project
-    may define, `renders` those that fill a text (`format`, `render`, …). `text` is the whole file as a text value where
-    other files may load it.
+    `constants` are module names and `Class.attribute` names; `functions` and `classes` by qualified name; `imports`
+    maps a local name to a dotted one (of a star import, `*` and a number). `calls` are calls of functions that the
+    project may define, `renders` those that fill a text (`format`, `render`, …). `text` is the whole file as a text
+    value where other files may load it.
     """
 
     path: str
@@ -131,8 +137,8 @@ class Kind(Protocol):
     """What a module in this folder provides; its docstring says what it reads.
 
     `NAME` is the word that configuration uses. `claims(file)` says cheaply, from name and first bytes, whether it reads
-    the file; the first kind by name order of `ORDER` wins. `wanted(file)` says from the bytes alone whether the file can
-    hold prompts; others are read only when a wanted file leads to them. `summarize(file)` never raises.
+    the file; the first kind by name order of `ORDER` wins. `wanted(file)` says from the bytes alone whether the file
+    can hold prompts; others are read only when a wanted file leads to them. `summarize(file)` never raises.
     """
 
     NAME: str

@@ -73,21 +73,20 @@ def _pieces(text: str) -> tuple[list[Piece], tuple[int, str] | None]:
     position = opened = 0
     problem = None
     try:
-        for line, token, value in _environment().lexer.tokeniter(text, None):
+        for _, lexeme, value in _environment().lexer.tokeniter(text, None):
             found = text.find(value, position)
             start = position if found < 0 else found
             position = start + len(value)
-            if token == "data":
+            if lexeme == "data":
                 out.append(Piece("data", start, position, value))
-            elif token in ("variable_begin", "block_begin"):
+            elif lexeme in ("variable_begin", "block_begin"):
                 opened = start
-            elif token in ("variable_end", "block_end"):
+            elif lexeme in ("variable_end", "block_end"):
                 inner = text[opened:position].strip("\n ")
-                kind = "expr" if token == "variable_end" else "stmt"
+                kind = "expr" if lexeme == "variable_end" else "stmt"
                 out.append(
                     Piece(kind, opened, position, inner[2:-2].strip().strip("-+").strip() if len(inner) > 3 else "")
                 )
-            del line
     except TemplateSyntaxError as error:
         problem = (error.lineno, f"not a valid template: {error.message}")
     return out, problem
@@ -133,7 +132,9 @@ class _Reader:
             self.position += 1
             if piece.kind == "data":
                 start, end = self.span(piece)
-                parts.append(Lit(piece.text, start, end, ((0, start),) if self._plain(piece) else self._marks(piece)))
+                parts.append(
+                    Lit(piece.text, start, end, ((0, start),) if len(self.lit.marks) == 1 else self._marks(piece))
+                )
             elif piece.kind == "expr":
                 start, end = self.span(piece)
                 parts.append(Field(self.expression(piece.text, start, end), "", "", start, end))
@@ -141,9 +142,6 @@ class _Reader:
                 parts.extend(self.statement(word, rest.strip(), piece))
         start = parts[0].start if parts else offset(self.lit, begin)
         return Join(tuple(parts), start, parts[-1].end if parts else start)
-
-    def _plain(self, piece: Piece) -> bool:
-        return len(self.lit.marks) == 1
 
     def _marks(self, piece: Piece) -> tuple[tuple[int, int], ...]:
         inner = [(char - piece.start, byte) for char, byte in self.lit.marks if piece.start < char < piece.end]
@@ -275,8 +273,7 @@ class _Expressions:
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         if method is not None:
             return method(node)  # type: ignore[no-any-return]
-        inner = [child for child in node.iter_child_nodes()]
-        return Op("?", tuple(self.lower(child) for child in inner), *self.at)
+        return Op("?", tuple(map(self.lower, node.iter_child_nodes())), *self.at)
 
     def _name(self, node: Any) -> Value:
         held = self.names.get(node.name)

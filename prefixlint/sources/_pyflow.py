@@ -1,7 +1,7 @@
 """Python statements, followed once in order: what each name holds, what a function returns, what reaches a model.
 
-Branches are followed apart and merged; what a branch or a loop adds to an accumulator (`+=`, `append`, `write`) stays an
-optional or repeated part of it, so that the parts before and after keep their order.
+Branches are followed apart and merged; what a branch or a loop adds to an accumulator (`+=`, `append`, `write`) stays
+an optional or repeated part of it, so that the parts before and after keep their order.
 """
 
 from __future__ import annotations
@@ -184,16 +184,8 @@ def _stop(node: ast.stmt, scope: Scope) -> bool:
 
 
 def _if(node: ast.If, scope: Scope) -> bool:
-    if _is_main_guard(node):
-        scope.loops += 0
     lower(node.test, scope)
     return _branches([node.body, node.orelse], scope)
-
-
-def _is_main_guard(node: ast.If) -> bool:
-    return (
-        isinstance(node.test, ast.Compare) and isinstance(node.test.left, ast.Name) and node.test.left.id == "__name__"
-    )
 
 
 def _branches(bodies: Sequence[Sequence[ast.stmt]], scope: Scope) -> bool:
@@ -280,7 +272,7 @@ def _for(node: ast.For | ast.AsyncFor, scope: Scope) -> None:
 
 
 def _while(node: ast.While, scope: Scope) -> None:
-    start, end = scope.at(node)
+    start, _ = scope.at(node)
     before = dict(scope.env)
     scope.loops += 1
     lower(node.test, scope)

@@ -13,7 +13,10 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
 def words(name: str) -> frozenset[str]:
-    """Give the lower-case words of an identifier: `buildSystemPrompt`, `build_system_prompt` -> build, system, prompt."""
+    """Give the lower-case words of an identifier.
+
+    `buildSystemPrompt`, `build_system_prompt` -> build, system, prompt.
+    """
     return frozenset(word.lower() for word in _WORDS.findall(name))
 
 

@@ -28,15 +28,19 @@ from prefixlint.values import (
     dotted,
     text_of,
 )
+from prefixlint.wordset import word_set
 
-SYSTEM_KEYS = frozenset(
-    ["system", "system_prompt", "system_message", "system_instruction", "system_instructions", "instructions", "instruction", "sys_prompt", "preamble", "global_instruction", "custom_instructions", "additional_instructions", "backstory", "persona", "systemPrompt", "system_text", "system_content", "developer_message"]
+SYSTEM_KEYS = word_set(
+    "system system_prompt system_message system_instruction system_instructions instructions instruction "
+    "sys_prompt preamble global_instruction custom_instructions additional_instructions backstory persona "
+    "systemPrompt system_text system_content developer_message"
 )
-PROMPT_KEYS = frozenset(["prompt", "prompt_template", "user_prompt", "initial_prompt", "suffix_prompt", "prompt_text"])
-MESSAGE_KEYS = frozenset(["messages", "input", "contents", "history", "input_items", "message_history"])
+PROMPT_KEYS = word_set("prompt prompt_template user_prompt initial_prompt suffix_prompt prompt_text")
+MESSAGE_KEYS = word_set("messages input contents history input_items message_history")
 TOOL_KEYS = frozenset(["tools", "functions", "function_declarations", "tool_schemas"])
-CACHE_KEYS = frozenset(
-    ["messages", "input", "prompt_cache_key", "extra_body", "response_format", "reasoning", "reasoning_effort", "effort", "tool_choice", "cache_salt", "prompt_logprobs", "maxlen", "text_format", "thinking", "metadata", "user"]
+CACHE_KEYS = word_set(
+    "messages input prompt_cache_key extra_body response_format reasoning reasoning_effort effort "
+    "tool_choice cache_salt prompt_logprobs maxlen text_format thinking metadata user"
 )
 MESSAGE_CLASSES = {
     "SystemMessage": "system",
@@ -53,18 +57,20 @@ MESSAGE_CLASSES = {
     "ToolMessage": "tool",
 }
 TEMPLATE_CLASSES = frozenset(["PromptTemplate", "FewShotPromptTemplate", "ChatPromptTemplate", "StringPromptTemplate"])
-RENDERS = frozenset(
-    ["format", "format_map", "render", "render_async", "substitute", "safe_substitute", "partial", "invoke", "ainvoke", "format_prompt", "format_messages", "replace", "%"]
+RENDERS = word_set(
+    "format format_map render render_async substitute safe_substitute partial invoke ainvoke "
+    "format_prompt format_messages replace %"
 )
-PROMPT_WORDS = frozenset(["prompt", "prompts", "system", "instruction", "instructions", "persona", "backstory", "preamble", "sysprompt"])
-_WEAK_WORDS = frozenset(["template", "message", "messages", "context", "text", "header", "head", "intro", "summary", "guidelines", "rules"])
+PROMPT_WORDS = word_set("prompt prompts system instruction instructions persona backstory preamble sysprompt")
+_WEAK_WORDS = word_set("template message messages context text header head intro summary guidelines rules")
 _TOOLS = re.compile(r"(?:^|_)tools$|(?:^|_)tool_(?:list|schemas|definitions|specs)$", re.IGNORECASE)
 _HISTORY_WORDS = frozenset(["msgs", "messages", "history", "conversation", "chat"])
 _SYSTEM_METHODS = frozenset(["append_instructions", "add_system_message", "set_system_prompt", "add_instructions"])
 _SYSTEM_DECORATORS = frozenset(["system_prompt", "instructions"])
-_NOT_TEXT = frozenset(["path", "file", "filename", "url", "dir", "key", "id", "name", "names", "title", "label", "logger"])
+_NOT_TEXT = word_set("path file filename url dir key id name names title label logger")
 _IMPERATIVE = re.compile(
-    r"\b(?:You are|You're|Your (?:task|job|goal|role)|You (?:must|will|should)|Act as|Follow these (?:rules|steps|instructions)|"
+    r"\b(?:You are|You're|Your (?:task|job|goal|role)|You (?:must|will|should)|Act as|"
+    r"Follow these (?:rules|steps|instructions)|"
     r"Respond (?:with|in|only)|Answer the (?:question|following))\b"
 )
 _LONG = 120
@@ -91,7 +97,9 @@ def of_call(call: Call, scope: Scope) -> None:
             scope.sink("messages", arg)
     if any(key in CACHE_KEYS for key, _ in call.kwargs) or (last in ("append", "insert", "extend") and call.args):
         scope.sink("call", call, name=last)
-    if (isinstance(func, Attr) and last in RENDERS) or (isinstance(func, Name) and last in RENDERS and "." in path.strip(".")):
+    if (isinstance(func, Attr) and last in RENDERS) or (
+        isinstance(func, Name) and last in RENDERS and "." in path.strip(".")
+    ):
         scope.note_call(call, renders=True)
     elif _project_call(func, last):
         scope.note_call(call, renders=False)
@@ -176,7 +184,9 @@ def of_return(value: Value, name: str, decorators: tuple[str, ...], scope: Scope
         scope.sink("text", value, "system", name)
     elif looks_like_messages(value):
         scope.sink("messages", value)
-    elif _names_tools(name) and isinstance(bare(value), (Seq, Join, Loop)) and getattr(bare(value), "kind", "") != "set":
+    elif (
+        _names_tools(name) and isinstance(bare(value), (Seq, Join, Loop)) and getattr(bare(value), "kind", "") != "set"
+    ):
         scope.sink("tools", value, name=name)
     elif is_text(value) and (said & PROMPT_WORDS or cls & {"prompt", "prompts"} or _imperative(value)):
         role = (

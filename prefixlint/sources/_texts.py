@@ -1,4 +1,7 @@
-"""Text files as values: decoding, the map from characters to bytes, role headings, and the choice of a placeholder style."""
+"""Text files as values.
+
+Decoding, the map from characters to bytes, role headings, and the choice of a placeholder style.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +35,8 @@ def decode(file: SourceFile) -> tuple[str, tuple[tuple[int, int], ...]] | Diagno
     try:
         text = data[shift:].decode("utf-8")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        return Diagnostic(file.path, line, "wrong-encoding", "is not UTF-8; save it as UTF-8")
+        number = data.count(b"\n", 0, error.start) + 1
+        return Diagnostic(file.path, number, "wrong-encoding", "is not UTF-8; save it as UTF-8")
     if "\r" not in text:
         return text, ((0, shift),) if text.isascii() else tuple(_steps(text, shift))
     marks, position, count = [(0, shift)], shift, 0

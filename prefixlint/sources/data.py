@@ -1,8 +1,8 @@
 """YAML, JSON and TOML files that hold prompts under telling keys.
 
-Positions come from PyYAML's nodes (JSON is read as YAML). TOML has no parser with positions in the standard library, so a
-TOML value is looked for in the file's text. Keys decide what is a prompt; files of tools (workflows, charts, compose) are
-left out by their first keys.
+Positions come from PyYAML's nodes (JSON is read as YAML). TOML has no parser with positions in the standard library,
+so a TOML value is looked for in the file's text. Keys decide what is a prompt; files of tools (workflows, charts,
+compose) are left out by their first keys.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def summarize(file: SourceFile) -> Summary:
     whole = Lit(text, marks[0][1], len(file.data), marks)
     try:
         found = list(_toml(whole) if file.suffix == ".toml" else _yaml(whole))
-    except _Unreadable as error:
+    except _UnreadableError as error:
         severe = not _templated(text)
         problem = Diagnostic(file.path, error.line, "data-syntax", f"not valid {file.suffix[1:].upper()}: {error}")
         return Summary(path=file.path, kind=NAME, diagnostics=(problem,) if severe else ())
@@ -89,7 +89,7 @@ def _templated(text: str) -> bool:
     return "{%" in text or "{{" in text
 
 
-class _Unreadable(Exception):
+class _UnreadableError(Exception):
     """A document that its parser refuses."""
 
     def __init__(self, message: str, line: int) -> None:
@@ -109,9 +109,9 @@ def _yaml(whole: Lit) -> Iterator[Tree]:
             yield _tree(node, whole, 0, set())
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        raise _Unreadable(str(getattr(error, "problem", error)), mark.line + 1 if mark else 0) from None
+        raise _UnreadableError(str(getattr(error, "problem", error)), mark.line + 1 if mark else 0) from None
     except ValueError as error:
-        raise _Unreadable(str(error), 0) from None
+        raise _UnreadableError(str(error), 0) from None
 
 
 def _tree(node: Any, whole: Lit, depth: int, inside: set[int]) -> Tree:
@@ -158,7 +158,7 @@ def _toml(whole: Lit) -> Iterator[Tree]:
         table = tomllib.loads(whole.text)
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"at line (\d+)", str(error))
-        raise _Unreadable(str(error), int(line[1]) if line else 0) from None
+        raise _UnreadableError(str(error), int(line[1]) if line else 0) from None
     yield _placed(table, whole)
 
 

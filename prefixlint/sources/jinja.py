@@ -10,13 +10,15 @@ import re
 
 from prefixlint.sources import Diagnostic, Sink, SourceFile, Summary, _texts
 from prefixlint.values import Lit, Seq
+from prefixlint.wordset import word_set
 
 NAME = "jinja"
 ORDER = 20
 _ENDINGS = (".j2", ".jinja", ".jinja2", ".prompty")
-_TEXT_ENDINGS = frozenset(["", ".txt", ".text", ".prompt", ".system", ".user", ".md", ".markdown"])
+_TEXT_ENDINGS = word_set(" .txt .text .prompt .system .user .md .markdown")
 _OTHER = re.compile(
-    r"\A\s*(?:<!DOCTYPE|<html|<\?xml|#!|apiVersion:|FROM \w|\{\{-?\s*/\*|import \w|from \w+ import|package \w|#include|<div|<table|---\s*\n\s*apiVersion)"
+    r"\A\s*(?:<!DOCTYPE|<html|<\?xml|#!|apiVersion:|FROM \w|\{\{-?\s*/\*|import \w|from \w+ import|package \w|#include|"
+    r"<div|<table|---\s*\n\s*apiVersion)"
     r"|^\s*(?:def \w+\(|class \w+[(:]|import \w+$|from [\w.]+ import |FROM \S+|RUN |apiVersion:)",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -40,7 +42,9 @@ def renders_text(path: str) -> bool:
     stem = name[: name.rindex(".")] if "." in name else name
     inner = stem[stem.rindex(".") :] if "." in stem else ""
     known = inner in _TEXT_ENDINGS or not re.fullmatch(r"\.[a-z]{1,5}", inner)
-    return known and not (_NAMES.search(path) or (inner in (".md", ".markdown") and not _texts.PROMPT_PATH.search(path)))
+    return known and not (
+        _NAMES.search(path) or (inner in (".md", ".markdown") and not _texts.PROMPT_PATH.search(path))
+    )
 
 
 def summarize(file: SourceFile) -> Summary:

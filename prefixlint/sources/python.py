@@ -80,11 +80,9 @@ def _failed(file: SourceFile, line: int, slug: str, message: str) -> Summary:
 
 
 def _line_starts(data: bytes, shift: int) -> list[int]:
-    """Give the byte offset of each line. Python ends lines at \\n, \\r\\n and \\r."""
-    starts = [shift]
-    for match in re.finditer(rb"\r\n|\n|\r", data):
-        starts.append(match.end() + shift)
-    return [*starts, len(data) + shift]
+    """Give the byte offset of each line. Python ends lines as text files do, and at a lone carriage return."""
+    ends = (match.end() + shift for match in re.finditer(rb"\r\n|\n|\r", data))
+    return [shift, *ends, len(data) + shift]
 
 
 def _package(path: str) -> str:
@@ -123,7 +121,10 @@ _HOLDERS = (ast.stmt, ast.Tuple, ast.List, ast.Starred, ast.ExceptHandler, ast.m
 
 
 def _imports(tree: ast.Module, module: Module, file: SourceFile) -> None:
-    """Map imported names, wherever in the file they are imported, to dotted ones; relative ones by the file's folder."""
+    """Map imported names, wherever in the file they are imported, to dotted ones.
+
+    Relative ones by the file's folder.
+    """
     stars = 0
     for node in _statements(tree.body):
         if isinstance(node, ast.Import):

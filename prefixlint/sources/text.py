@@ -1,4 +1,5 @@
-"""Text files that hold prompts: `.md`, `.txt`, `.prompt`, `.hbs`, `.mustache`; Jinja, `str.format` or Handlebars inside.
+"""Text files that hold prompts: `.md`, `.txt`, `.prompt`, `.hbs`, `.mustache`; Jinja, `str.format` or Handlebars
+inside.
 
 They are prompts where their folder or name says so; others are read only when code loads them.
 """
@@ -14,7 +15,8 @@ NAME = "text"
 ORDER = 90
 _ENDINGS = (".md", ".txt", ".prompt", ".hbs", ".handlebars", ".mustache", ".mdx")
 _DOCS = re.compile(
-    r"(?:^|/)(?:readme|changelog|contributing|license|security|code_of_conduct|history|requirements)[^/]*\Z", re.IGNORECASE
+    r"(?:^|/)(?:readme|changelog|contributing|license|security|code_of_conduct|history|requirements)[^/]*\Z",
+    re.IGNORECASE,
 )
 _FENCE = re.compile(r"^(```|~~~).*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 

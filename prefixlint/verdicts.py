@@ -1,0 +1,114 @@
+"""What is found out about a value, and small questions about values that judging it asks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from prefixlint import volatility
+from prefixlint.prompts import Origin, Span
+from prefixlint.values import Attr, Call, Loop, Name, Op, Seq, Value, bare, dotted
+from prefixlint.wordset import word_set
+
+
+class Verdict(NamedTuple):
+    """The origins found; `constant` says that the value is known never to change."""
+
+    origins: tuple[Origin, ...] = ()
+    constant: bool = False
+
+
+UNKNOWN = Verdict()
+CONSTANT = Verdict((), True)
+
+
+def union(verdicts: list[Verdict]) -> Verdict:
+    """Give what holds for a value made of several."""
+    found: dict[tuple[str, str, Span | None], Origin] = {}
+    for verdict in verdicts:
+        for origin in verdict.origins:
+            found.setdefault((origin.kind, origin.label, origin.span), origin)
+    return Verdict(tuple(found.values()), not found and all(verdict.constant for verdict in verdicts))
+
+
+def callable_only(path: str) -> bool:
+    """Tell whether a name from the table changes only when it is called: a function that is not called is no source."""
+    return not path.startswith(("os.environ", "sys.", "platform"))
+
+
+TEXT_METHODS = word_set("strip lstrip rstrip lower upper title split encode decode items keys values splitlines copy")
+_WRITERS = word_set(
+    "format str string render dumps dump humanize localize escape quote wrap isoformat to convert stringify fmt pretty"
+)
+
+
+def writes_out(path: str) -> bool:
+    """Tell from its name whether an unknown function turns its argument into text."""
+    return bool(set(path.rsplit(".", 1)[-1].lower().split("_")) & _WRITERS)
+
+
+def imported(func: Value) -> bool:
+    """Tell whether a chain of attributes begins at an imported or global name."""
+    while isinstance(func, Attr):
+        func = func.base
+    return isinstance(func, Name)
+
+
+def refined(verdict: Verdict, step: str, argument: str | None = None) -> Verdict:
+    """Follow all origins through an attribute, method or format; constant if none is left."""
+    if not verdict.origins:
+        return verdict
+    kept = tuple(origin for each in verdict.origins if (origin := volatility.refine(each, step, argument)) is not None)
+    return Verdict(kept, not kept)
+
+
+def aged(origin: Origin) -> Origin:
+    """Make a clock reading an age."""
+    return replace(origin, kind="age") if origin.kind == "clock" else origin
+
+
+def is_delta(value: Value) -> bool:
+    """Tell whether a value is a span of time."""
+    held = bare(value)
+    return isinstance(held, Call) and (dotted(held.func) or "").endswith(("timedelta", "relativedelta", "duration"))
+
+
+def set_like(value: Value) -> bool:
+    """Tell whether a value is surely a set."""
+    held = bare(value)
+    if isinstance(held, Op):
+        return held.name in ("|", "&", "^", "-") and any(map(set_like, held.operands))
+    if isinstance(held, Seq):
+        return held.kind == "set"
+    if isinstance(held, Loop):
+        return held.kind == "set"
+    return isinstance(held, Call) and isinstance(held.func, Name) and held.func.dotted in ("set", "frozenset")
+
+
+def is_builtin(func: Value) -> bool:
+    """Tell whether a function is a builtin."""
+    return isinstance(func, Name) and "." not in func.dotted
+
+
+def is_constant_name(name: str) -> bool:
+    """Tell whether a name is written as constants are."""
+    last = name.rsplit(".", 1)[-1]
+    return len(last) > 1 and last.isupper() and last[0].isalpha()
+
+
+def is_setting(name: str) -> bool:
+    """Tell whether an environment variable is a setting of the deployment rather than a fact of machine or user."""
+    return name.upper() not in (
+        "USER",
+        "USERNAME",
+        "LOGNAME",
+        "HOME",
+        "PWD",
+        "HOSTNAME",
+        "SHELL",
+        "PATH",
+        "TERM",
+        "LANG",
+        "TZ",
+        "COMPUTERNAME",
+    )
