@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from prefixlint.findings import Finding, Fix, Rule
 from prefixlint.lintconfig import LintConfig
 from prefixlint.project import Project
 from prefixlint.prompts import Span
-from prefixlint.sources import Diagnostic, SourceFile, Summary
+from prefixlint.sources import Diagnostic, SourceFile, Summary, python
 from prefixlint.summarycache import SummaryCache
 
 CONTEXT_FILES = 200
@@ -144,17 +145,27 @@ def _project(found: Found, files: _Files, store: SummaryCache) -> tuple[list[str
     return wanted, project
 
 
+_WORD = re.compile(rb"\w+")
+
+
 def _context(found: Found, everything: Iterable[str], wanted: Sequence[str], files: _Files) -> list[str]:
-    """Give the Python files outside those asked for that mention one of them by its module's or file's name."""
-    others = sorted(path for path in set(everything) - set(found.paths) if path.endswith(".py"))
-    if not others or not wanted:
-        return []
-    stems = {path.rsplit("/", 1)[-1].split(".", 1)[0] for path in wanted} - {"__init__"}
-    words = tuple(stem.encode() for stem in sorted(stems) if len(stem) > 3)
+    """Give the Python files besides those wanted that may fill their texts.
+
+    A file that names a template of the run does, and one outside the run that holds prompts and names a module of it.
+    """
+    asked = set(found.paths)
+    others = sorted(path for path in set(everything) - set(wanted) if path.endswith(".py"))
+    stems = {path: path.rsplit("/", 1)[-1].split(".", 1)[0].encode() for path in wanted}
+    modules = {stem for path, stem in stems.items() if path.endswith(".py") and len(stem) > 2} - {b"__init__"}
+    templates = {stem for path, stem in stems.items() if not path.endswith(".py") and len(stem) > 2}
     out: list[str] = []
     for path in others:
-        data = files.read(path)
-        if data is not None and len(out) < CONTEXT_FILES and any(word in data for word in words):
+        data = files.read(path) if len(out) < CONTEXT_FILES and (templates or path not in asked) else None
+        if data is None:
+            continue
+        words = set(_WORD.findall(data))
+        named = not templates.isdisjoint(words)
+        if named or (path not in asked and not modules.isdisjoint(words) and python.wanted(SourceFile(path, data))):
             out.append(path)
     return out
 

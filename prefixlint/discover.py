@@ -129,7 +129,7 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 def _claimable(name: str) -> bool:
     dot = name.rfind(".")
-    return dot <= 0 or name[dot:].lower() in SUFFIXES
+    return dot < 0 or name[dot:].lower() in SUFFIXES
 
 
 def _ignores(root: Path, below: str) -> list[tuple[str, Any]]:

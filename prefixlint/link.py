@@ -85,10 +85,16 @@ def link(project: Project, paths: Iterable[str]) -> Linked:
     return linked
 
 
+_INCLUDING = 1000
+"""Weight of an include: the file that includes shows more than the one included."""
+
+
 def _size(value: Value) -> int:
     value = bare(value)
     if isinstance(value, Seq):
         return len(value.items)
+    if isinstance(value, Call) and (dotted(value.func) or "").startswith("jinja."):
+        return _INCLUDING
     return sum(map(_size, value.parts)) + 1 if isinstance(value, Join) else 1
 
 

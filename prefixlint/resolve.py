@@ -26,6 +26,7 @@ from prefixlint.values import (
     Star,
     Value,
     Var,
+    children,
     text_of,
 )
 
@@ -200,9 +201,6 @@ def _shallow(value: Value) -> list[Value]:
         if isinstance(part, Var):
             stack.append((part.value, depth))
         elif depth < 4 and isinstance(part, (Attr, Item, Call, Either, Op, Elem)):
-            inner = [part.base] if isinstance(part, (Attr, Item)) else [x for x in part if isinstance(x, tuple)]
-            for item in inner:
-                stack.extend(
-                    (each, depth + 1) for each in (item if type(item) is tuple else (item,)) if hasattr(each, "start")
-                )
+            inner = [part.base] if isinstance(part, (Attr, Item)) else children(part)
+            stack.extend((each, depth + 1) for each in inner)
     return out

@@ -1,5 +1,4 @@
-"""Rules are documents: `rules/PFX101-clock-in-prefix.md` is what users read, what the tests run, and what the linter
-does.
+"""Rules are documents, one page each: what users read, what the tests run, and what the linter does.
 
 A page begins with TOML between `+++` lines (check, severity, since, summary, help, params), then has fixed headings.
 Every fenced block under *Example* must fire at its marked lines, every one under *Use instead* and *Near misses* must

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-
 Inner = Any
 """A `Value`. Tuple types that contain themselves make a type checker compare them for minutes."""
 

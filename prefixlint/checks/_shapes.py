@@ -53,7 +53,8 @@ def last_name(value: Value) -> str:
 def receiver(call: Call) -> Value | None:
     """Give the object whose method a call calls."""
     if isinstance(call.func, Attr):
-        return call.func.base
+        base: Value = call.func.base
+        return base
     if isinstance(call.func, Name) and "." in call.func.dotted:
         return Name(call.func.dotted.rpartition(".")[0], call.func.start, call.func.end)
     return None

@@ -112,7 +112,8 @@ def _call(node: ast.Call, scope: Scope) -> Value:
     kwargs = tuple((keyword.arg or "**", lower(keyword.value, scope)) for keyword in node.keywords)
     call = Call(func, args, kwargs, *scope.at(node))
     if isinstance(func, Attr) and func.name == "getvalue" and isinstance(func.base, Var):
-        return func.base.value
+        held: Value = func.base.value
+        return held
     _pysinks.of_call(call, scope)
     return call
 

@@ -98,8 +98,8 @@ def _mutate(call: Call, scope: Scope) -> None:
         if scope.cls and key.startswith(f".{scope.cls}.")
         else key
     )
-    held = base.value if isinstance(base, Var) else scope.env.get(own.removeprefix("."), base)
-    if held.__class__ is Call and (dotted(held.func) or "").endswith("StringIO"):
+    held: Value = base.value if isinstance(base, Var) else scope.env.get(own.removeprefix(".")) or base
+    if isinstance(held, Call) and (dotted(held.func) or "").endswith("StringIO"):
         held = Join(tuple(held.args[:1]), held.start, held.end)
     scope.env[own.removeprefix(".")] = _MUTATIONS[method](held, call)
     _share(own.removeprefix("."), scope)

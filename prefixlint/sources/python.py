@@ -18,8 +18,9 @@ from prefixlint.sources._pyscope import Module, Scope
 NAME = "python"
 ORDER = 50
 _WANTED = re.compile(
-    rb"prompt|[Ss]ystem_?[Mm]essage|SYSTEM|instruction|[\"']role[\"']|messages|backstory|tools\s*=|history|[Ss]ystem\b|"
-    rb"SamplingParams|input_schema|cache_control|Runs a|\"description\"",
+    rb"[Pp]rompt|PROMPT|[Ss]ystem_?[Mm]essage|SYSTEM|[Ii]nstruction|INSTRUCTION|[\"']role[\"']|[Mm]essages|MESSAGES|"
+    rb"[Bb]ackstory|[Pp]ersona|tools\s*=|history|[Ss]ystem\b|SamplingParams|input_schema|cache_control|as_completed|"
+    rb"[\"']description[\"']|presigned"
 )
 _ENCODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _PROMPT_PATH = re.compile(r"(?:^|[/_-])(?:prompts?|templates?|instructions?|personas?)(?:[/_.-]|$)", re.IGNORECASE)

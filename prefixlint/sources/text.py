@@ -1,6 +1,6 @@
-"""Text files that hold prompts: `.md`, `.txt`, `.prompt`, `.hbs`, `.mustache`; Jinja, `str.format` or Handlebars
-inside.
+"""Text files that hold prompts: `.md`, `.txt`, `.prompt`, `.hbs`, `.mustache`.
 
+The text may be Jinja, `str.format` or Handlebars.
 They are prompts where their folder or name says so; others are read only when code loads them.
 """
 

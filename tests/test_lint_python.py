@@ -1,0 +1,191 @@
+"""How values of Python code are followed to the prompt, and what is not mistaken for one."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prefixlint.sources import SourceFile, decode, encode, python
+from tests.linting import codes, findings, places
+
+RULES = "You are a careful assistant of a small library. Answer in one sentence and name the shelf.\\n"
+HEAD = "from datetime import datetime\n"
+
+
+def system(expression, before=""):
+    return f'{HEAD}{before}RULES = "{RULES}"\n\ndef build(x):\n    return [{{"role": "system", "content": {expression}}}]\n'
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        'f"{datetime.now()} {RULES}"',
+        '"Now: " + str(datetime.now()) + RULES',
+        '"Now: {} {}".format(datetime.now(), RULES)',
+        '"Now: {now} {rules}".format(now=datetime.now(), rules=RULES)',
+        '"Now: %s %s" % (datetime.now(), RULES)',
+        '"Now: {now} ".replace("{now}", datetime.now().isoformat()) + RULES',
+        '" ".join([datetime.now().isoformat(), RULES])',
+        '("Now: " f"{datetime.now():%H:%M}" " " + RULES).strip()',
+    ],
+)
+def test_all_ways_to_build_a_text(expression):
+    assert "PFX101" in codes({"a.py": system(expression)})
+
+
+@pytest.mark.parametrize(
+    ("expression", "code"),
+    [
+        ("datetime.now().isoformat()", "PFX101"),
+        ('datetime.now().strftime("%H:%M")', "PFX101"),
+        ('datetime.now().strftime("%Y-%m-%d")', "PFX102"),
+        ("datetime.now().date()", "PFX102"),
+        ("datetime.now().year", None),
+        ('datetime.now().strftime("%Y")', None),
+    ],
+)
+def test_a_clock_is_as_fine_as_its_format(expression, code):
+    found = codes({"a.py": system(f'f"{{{expression}}} {{RULES}}"'.replace('"%', "'%").replace('")', "')"))})
+    assert found == ({code} if code else set())
+
+
+def test_an_accumulator_keeps_its_order():
+    text = HEAD + (
+        "def system_prompt(user, tools):\n"
+        "    parts = []\n"
+        f'    parts.append("{RULES}" * 1)\n'
+        "    if user:\n"
+        '        parts.append(f"It is {datetime.now()}.")\n'
+        "    for tool in sorted(tools):\n"
+        '        parts.append(f"- {tool}")\n'
+        f'    parts.append("{RULES}")\n'
+        '    return "\\n".join(parts)\n'
+    )
+    assert ("PFX101", "a.py", 6) in places({"a.py": text})
+
+
+def test_a_value_is_followed_across_files_and_functions():
+    files = {
+        "app/clock.py": HEAD + "def stamp():\n    return datetime.now().isoformat()\n",
+        "app/prompts.py": f'SYSTEM = "Time: {{time}}\\n{RULES}"\n',
+        "app/main.py": (
+            "from app.clock import stamp\nfrom .prompts import SYSTEM\n\n"
+            'def build():\n    return [{"role": "system", "content": SYSTEM.format(time=stamp())}]\n'
+        ),
+    }
+    assert ("PFX101", "app/main.py", 5) in places(files)
+
+
+def test_a_parameter_is_judged_by_its_callers():
+    text = HEAD + (
+        'def prompt(when):\n    return f"At {when}: " + "' + RULES + '"\n\n'
+        "def ask():\n    return prompt(datetime.now())\n"
+    )
+    assert "PFX101" in codes({"a.py": text})
+    assert not codes({"a.py": text.replace("prompt(datetime.now())", 'prompt("noon")')})
+
+
+def test_a_template_file_is_judged_by_its_render_call():
+    files = {
+        "greet.j2": "Day: {{ value }}\nYou are a careful assistant of a small library. Answer in one sentence.\n",
+        "main.py": 'import uuid\ndef make_prompt(env):\n    return env.get_template("greet.j2").render(value=uuid.uuid4())\n',
+    }
+    assert ("PFX104", "main.py", 3) in places(files)
+    files["main.py"] = files["main.py"].replace("uuid.uuid4()", '"Monday"')
+    assert not places(files)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HEAD + 'def f():\n    """You are a bot. It is now."""\n    print(f"You are late: {datetime.now()}")\n',
+        HEAD + 'import logging\nlogging.info("prompt sent at %s", datetime.now())\n',
+        'def f(user):\n    raise ValueError(f"You must name a user, not {user.name}, in the prompt of this system")\n',
+        'SYSTEM_PROMPT = "You write dates as {\\"date\\": \\"2024-01-01\\"} and nothing else, always and everywhere."\n',
+    ],
+)
+def test_what_is_no_prompt_stays_quiet(text):
+    assert not codes({"a.py": text})
+
+
+def test_a_masked_place_names_its_masker():
+    found, _ = findings({"a.py": system('f"{datetime.now()} {x.user_id} {RULES}"')})
+    clock = next(f for f in found if f.rule.code == "PFX101")
+    identity = next((f for f in found if f.rule.code == "PFX105"), None)
+    assert clock.masker is None
+    assert identity is not None
+    assert identity.masker is None, "a clock does not hide a value that differs between users"
+
+
+def test_module_level_values_are_per_process():
+    found, _ = findings({"a.py": HEAD + f'SYSTEM_PROMPT = f"It is {{datetime.now()}}. {RULES}"\n'})
+    assert [f.severity.word for f in found] == ["warning"]
+    assert "at import" in found[0].message
+
+
+HOSTILE = {
+    "python 2": "print 'hello'\nexec code\n",
+    "syntax": "def f(:\n",
+    "nul": b"x = 1\0\n",
+    "latin": "# -*- coding: latin-1 -*-\nSYSTEM = 'caf\xe9 {x} You are nice and friendly today.'\n".encode("latin-1"),
+    "not utf-8": b"SYSTEM = '\xff\xfe prompt'\n",
+    "deep": "x = " + "(" * 3000 + ")" * 3000,
+    "deep list": "prompt = " + "[" * 150 + "]" * 150 + "\n",
+    "long sum": "prompt = " + " + ".join(['"You are {x}"'] * 3000) + "\n",
+    "recursion": "def prompt(x):\n    return prompt(x) + f'You are {prompt(prompt(x))}'\n",
+    "self": "class A:\n    def f(self):\n        self.prompt = self.prompt + f'You are {self.prompt}'\n        return self.prompt\n",
+    "empty": "",
+    "bom": "\ufeffSYSTEM_PROMPT = f'You are {name} and you answer everything that people ask.'\n",
+    "cr": "prompt = f'You are {x}'\rprompt += 'a'\r",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_files_end_in_a_diagnostic_or_nothing(name):
+    _, errors = findings({"a.py": HOSTILE[name]})
+    assert all(error.path == "a.py" and error.slug and error.message for error in errors)
+
+
+def test_import_cycles_end():
+    files = {
+        "a.py": "from b import X as Y\nX = Y\nSYSTEM_PROMPT = f'You are {X} and you answer everything.'\n",
+        "b.py": "from a import X as Y\nX = Y\nPROMPT = f'You are {X} and you answer everything.'\n",
+    }
+    assert findings(files)[1] == ()
+
+
+NAMES = st.sampled_from(["prompt", "system", "x", "datetime", "history", "tools"])
+EXPRESSIONS = st.recursive(
+    st.one_of(NAMES, st.sampled_from(['"a {x} b"', "1", "None", "datetime.now()", 'f"{x!r:>3} {{"', "[*x]", "{**x}"])),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map(lambda p: f"({p[0]} + {p[1]})"),
+        inner.map(lambda e: f'", ".join([{e}])'),
+        inner.map(lambda e: f"f'''{{{e}}} text'''" if "'" not in e and "\\" not in e else e),
+        st.tuples(NAMES, inner).map(lambda p: f"{p[0]}({p[1]})"),
+        st.tuples(inner, inner).map(lambda p: f"({p[0]} if x else {p[1]})"),
+        inner.map(lambda e: f"[y for y in {e} if y]"),
+        inner.map(lambda e: f"({e}).format(x={e})"),
+        st.tuples(inner, inner).map(lambda p: '{"role": ' + p[0] + ', "content": ' + p[1] + "}"),
+    ),
+    max_leaves=8,
+)
+STATEMENTS = st.one_of(
+    st.tuples(NAMES, EXPRESSIONS).map(lambda p: f"{p[0]} = {p[1]}"),
+    st.tuples(NAMES, EXPRESSIONS).map(lambda p: f"{p[0]} += {p[1]}"),
+    st.tuples(NAMES, EXPRESSIONS).map(lambda p: f"{p[0]}.append({p[1]})"),
+    st.tuples(NAMES, EXPRESSIONS).map(lambda p: f"for {p[0]} in {p[1]}:\n    prompt += x"),
+    EXPRESSIONS.map(lambda e: f"if x:\n    prompt = {e}\nelse:\n    system = {e}"),
+    EXPRESSIONS.map(lambda e: f"def build_prompt(x):\n    return {e}"),
+    EXPRESSIONS.map(lambda e: f"call(messages={e}, tools={e})"),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(STATEMENTS, max_size=6).map("\n".join))
+def test_any_program_is_read_and_its_summary_survives_the_cache(text):
+    file = SourceFile("a.py", text.encode())
+    summary = python.summarize(file)
+    assert decode("a.py", encode(summary)) == summary
+    found, errors = findings({"a.py": text})
+    assert all(error.slug in ("syntax-error", "too-deep") for error in errors)
+    for finding in found:
+        assert 0 <= finding.span.start <= finding.span.end <= len(text.encode())
