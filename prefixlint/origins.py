@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from prefixlint import placeholders, volatility
 from prefixlint.prompts import Origin, Period, Scope, Volatility
+from prefixlint.questions import is_direct, is_element, is_long_text
 from prefixlint.resolve import Frame, Resolver
 from prefixlint.sources import Function
 from prefixlint.values import (
@@ -43,11 +44,13 @@ from prefixlint.verdicts import (
     callable_only,
     imported,
     is_builtin,
-    is_constant_name,
     is_delta,
     is_setting,
+    named,
+    path_named,
     refined,
     set_like,
+    stored,
     union,
     writes_out,
 )
@@ -57,8 +60,6 @@ MAX_SITES = 12
 """Call sites that are read for one parameter."""
 MAX_HOPS = 3
 """Callers of callers that are read for one parameter."""
-SHORT = 32
-"""Characters of fixed text up to which a built string counts as a value (`f"{day} {month}"`), not as a text."""
 MAX_STEPS = 400
 """Values read for one place of a prompt."""
 
@@ -71,7 +72,6 @@ _PURE = word_set(
 )
 _WRITTEN = word_set("format join replace format_map % render substitute safe_substitute")
 _CORE = word_set("clock date age random identity environment counter selection object order")
-_SETTINGS = word_set("config settings cfg conf constants self cls args options opts")
 ORDER = Volatility(Scope.DEPLOY, Period.PROCESS)
 _CALL = Volatility(Scope.REQUEST, Period.CALL)
 
@@ -132,17 +132,8 @@ class Judge:
             origin = replace(origin, volatility=origin.volatility.frozen(), frozen=True)
         return Verdict((origin,))
 
-    def named(self, name: str, label: str | None = None) -> Verdict:
-        """Give what a name says."""
-        source = volatility.of_name(name)
-        if source is None:
-            return CONSTANT if is_constant_name(name) else UNKNOWN
-        if source.kind == "static" or is_constant_name(name):
-            return CONSTANT
-        return Verdict((Origin(source.kind, source.volatility, label or name, None, "name"),))
-
     def _or_named(self, verdict: Verdict, name: str) -> Verdict:
-        return verdict if verdict.origins or verdict.constant else self.named(name)
+        return verdict if verdict.origins or verdict.constant else named(name)
 
     def _var(self, value: Var, frame: Frame) -> Verdict:
         return self._or_named(self._judge(value.value, frame), value.name)
@@ -156,7 +147,7 @@ class Judge:
             handed = self._from_callers(value, frame)
             if handed is not None:
                 return self._or_named(handed, value.name)
-        return self.named(value.name)
+        return named(value.name)
 
     def _from_callers(self, value: Param, frame: Frame) -> Verdict | None:
         """Give what the calls of a function hand over, None where no call is known or one is not understood."""
@@ -181,26 +172,8 @@ class Judge:
             caller = Frame(other, site.func, None, not site.func, frame.depth + 1)
             given = self.resolver.bound(site.call, caller, function).get(value.name)
             if given is not None:
-                verdicts.append(UNKNOWN if self._is_long_text(*given) else self._judge(*given))
+                verdicts.append(UNKNOWN if is_long_text(self.resolver, *given) else self._judge(*given))
         return union(verdicts) if verdicts else None
-
-    def _is_long_text(self, value: Value, frame: Frame) -> bool:
-        """Tell whether an argument is a text of its own.
-
-        What changes in it is reported where it stands in that text.
-        """
-        held, inner = self.resolver.resolve(value, frame)
-        if isinstance(held, Join):
-            return sum(len(part.text) for part in held.parts if isinstance(part, Lit)) > SHORT or any(
-                self._is_long_text(part, inner) for part in held.parts[:20] if isinstance(part, (Var, Name))
-            )
-        if isinstance(held, (Seq, Map, Loop)):
-            return True
-        if isinstance(held, Call) and isinstance(held.func, Attr):
-            return held.func.name in ("format", "join", "render", "substitute") or self._is_long_text(
-                held.func.base, inner
-            )
-        return isinstance(held, Lit) and len(held.text) > SHORT
 
     def _name(self, value: Name, frame: Frame) -> Verdict:
         last = value.dotted.rsplit(".", 1)[-1]
@@ -214,16 +187,7 @@ class Judge:
         found = self.project.definition(value.dotted, frame.summary)
         if found is not None and found.kind in ("func", "class", "module"):
             return CONSTANT
-        return self._path_named(value.dotted.lstrip("./"))
-
-    def _path_named(self, path: str) -> Verdict:
-        """Give what a dotted path says: owner and attribute together (`session.url`), else the attribute alone."""
-        parts = path.split(".")
-        if len(parts) > 1 and parts[-2] not in _SETTINGS:
-            said = self.named(f"{parts[-2]} {parts[-1]}", path)
-            if said.origins or said.constant:
-                return said
-        return self.named(parts[-1], path)
+        return path_named(value.dotted.lstrip("./"))
 
     def _attr(self, value: Attr, frame: Frame) -> Verdict:
         path = dotted(value)
@@ -234,13 +198,13 @@ class Judge:
         resolved, inner = self.resolver.resolve(value, frame)
         if resolved is not value:
             return self._or_named(self._judge(resolved, inner), value.name)
-        base = self._judge(value.base, frame) if self._direct(value.base, frame) else UNKNOWN
+        base = self._judge(value.base, frame) if is_direct(self.resolver, value.base, frame) else UNKNOWN
         coarser = refined(base, value.name)
         if base.origins and any(origin.evidence == "flow" for origin in base.origins):
             return coarser
-        if self._is_element(value.base, frame):
-            return self._stored(self._path_named((path or value.name).lstrip("./")))
-        said = self._path_named((path or value.name).lstrip("./"))
+        if is_element(self.resolver, value.base, frame):
+            return stored(path_named((path or value.name).lstrip("./")))
+        said = path_named((path or value.name).lstrip("./"))
         if said.constant:
             return said
         return said if said.origins else (coarser if coarser.origins else UNKNOWN)
@@ -252,40 +216,14 @@ class Judge:
         key = text_of(value.key)
         if dotted(value.base) == "os.environ" and key is not None and is_setting(key):
             return UNKNOWN
-        base = self._judge(value.base, frame) if self._direct(value.base, frame) else UNKNOWN
+        base = self._judge(value.base, frame) if is_direct(self.resolver, value.base, frame) else UNKNOWN
         flowing = tuple(origin for origin in base.origins if origin.evidence == "flow")
         if flowing:
             return Verdict(flowing)
         if key is not None:
-            said = self.named(key)
-            return self._stored(said) if self._is_element(value.base, frame) else said
+            said = named(key)
+            return stored(said) if is_element(self.resolver, value.base, frame) else said
         return UNKNOWN
-
-    def _is_element(self, value: Value, frame: Frame) -> bool:
-        return isinstance(self.resolver.resolve(value, frame)[0], (Elem, Item))
-
-    def _stored(self, verdict: Verdict) -> Verdict:
-        """Take times and ids that belong to stored things: the date of a document is not today's."""
-        return Verdict(tuple(o for o in verdict.origins if o.kind not in ("clock", "date", "random", "counter")))
-
-    def _direct(self, value: Value, frame: Frame) -> bool:
-        """Tell whether a value is itself a source or a step from one, not a thing that was made with one."""
-        for _ in range(8):
-            held, frame = self.resolver.resolve(value, frame)
-            if isinstance(held, Op):
-                return held.name in ("-", "+")
-            if isinstance(held, Either):
-                held = held.options[0]
-            path = dotted(held.func) if isinstance(held, Call) else dotted(held)
-            if path is not None and not path.startswith((".", "/")) and volatility.of_call(path) is not None:
-                return True
-            if isinstance(held, Call) and isinstance(held.func, Attr):
-                value = held.func.base
-            elif isinstance(held, (Attr, Item, Slice)):
-                value = held.base
-            else:
-                return isinstance(held, Param)
-        return False
 
     def _slice(self, value: Slice, frame: Frame) -> Verdict:
         base = self._judge(value.base, frame)
@@ -367,7 +305,7 @@ class Judge:
 
     def _template(self, value: Template, frame: Frame) -> Verdict:
         del frame
-        return union([self.named(name) for name in placeholders.names(value.text.text, value.style)] or [CONSTANT])
+        return union([named(name) for name in placeholders.names(value.text.text, value.style)] or [CONSTANT])
 
     def _op(self, value: Op, frame: Frame) -> Verdict:
         if value.name in ("compare", "not", "?", "while", "loop"):
@@ -467,7 +405,7 @@ class Judge:
 
     def _method(self, value: Call, func: Attr, frame: Frame) -> Verdict:
         written = func.name in _WRITTEN
-        direct = written or func.name in TEXT_METHODS or self._direct(func.base, frame)
+        direct = written or func.name in TEXT_METHODS or is_direct(self.resolver, func.base, frame)
         base = self._judge(func.base, frame) if direct else UNKNOWN
         argument = text_of(value.args[0]) if value.args else None
         flowing = Verdict(tuple(origin for origin in base.origins if origin.evidence == "flow"))
@@ -479,7 +417,7 @@ class Judge:
         if written:
             return union([base, self._arguments(value, frame)])
         if func.name in ("get", "pop", "setdefault") and argument is not None:
-            said = self.named(argument)
+            said = named(argument)
             return said if said.origins else UNKNOWN
         source = volatility.of_method(func.name)
         if source is not None and dotted(func.base) not in ("re", "regex", "pattern"):

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from prefixlint import placeholders
-from prefixlint.fills import BRACE_METHODS, DOLLAR_METHODS, Fill, called, fill_of, keywords, loaded, read_file
-from prefixlint.origins import SHORT, Judge
+from prefixlint.fills import Fill, called, fill_of, keywords, loaded, read_file
+from prefixlint.origins import Judge
 from prefixlint.prompts import Choice, Hole, Include, Node, Repeat, Span, Text
 from prefixlint.resolve import Frame, Resolver
 from prefixlint.sources import _jinja
 from prefixlint.textmap import offset
+from prefixlint.textual import MAX_NESTING, SAME_FUNCTIONS, SAME_TEXT, TEMPLATE_CLASSES, Texts
 from prefixlint.values import (
     Attr,
     Call,
@@ -38,35 +39,12 @@ from prefixlint.values import (
     dotted,
     text_of,
 )
-from prefixlint.verdicts import Verdict
-from prefixlint.wordset import word_set
+from prefixlint.verdicts import Verdict, named
 
 MAX_STEPS = 6000
 """Values read for one prompt; what comes behind is left out."""
-MAX_NESTING = 40
 
-_SAME_TEXT = word_set(
-    "strip lstrip rstrip lower upper title capitalize removeprefix removesuffix expandtabs encode decode "
-    "getvalue with_config bind"
-)
-_SAME_FUNCTIONS = word_set(
-    "str textwrap.dedent dedent inspect.cleandoc cleandoc textwrap.indent typing.cast cast "
-    "markupsafe.Markup html.unescape jinja.filter.trim jinja.filter.safe jinja.filter.string "
-    "jinja.filter.indent jinja.filter.default jinja.filter.d list tuple"
-)
 _TEXT_ARGUMENTS = ("content", "template", "text", "prompt", "prompt_template")
-_TEMPLATE_CLASSES = frozenset(
-    [
-        "PromptTemplate",
-        "ChatPromptTemplate",
-        "StringPromptTemplate",
-        "SystemMessagePromptTemplate",
-        "HumanMessagePromptTemplate",
-    ]
-)
-_TEXT_CLASSES = word_set(
-    "SystemMessage HumanMessage AIMessage UserMessage AssistantMessage Message ChatMessage TextContent TextBlock Part"
-)
 
 
 class Renderer:
@@ -76,6 +54,7 @@ class Renderer:
         self.resolver = resolver
         self.judge = judge
         self.project = resolver.project
+        self._texts = Texts(resolver, self.spent)
         self._depth = 0
         self._steps = 0
 
@@ -204,7 +183,7 @@ class Renderer:
         return [Text(text, span)]
 
     def _unbound(self, name: str, span: Span, via: tuple[Span, ...]) -> Node:
-        verdict = self.judge.named(name, "{" + name + "}")
+        verdict = named(name, "{" + name + "}")
         return Hole((name,), verdict.origins, span, verdict.constant, via)
 
     def _bound(
@@ -229,30 +208,14 @@ class Renderer:
     ) -> list[Node]:
         """Render what stands in a place: text is written out, anything else is a hole."""
         held, inner = self.resolver.resolve(value, frame)
-        if self._is_text(held, inner) and not self._is_value(held, inner, frame, name):
+        if self._texts.is_text(held, inner) and not self._texts.is_value(held, inner, frame, name):
             return self.render(held, inner, fills, (span, *via))
         verdict = self.judge.judge(field if field is not None else value, frame)
         names = tuple(dict.fromkeys(each for each in (name, called(value), called(held)) if each))
         if not verdict.origins and not verdict.constant and name:
-            verdict = self.judge.named(name)
+            verdict = named(name)
         argument = via[0] if name and via else self._template_argument(value, frame)
         return [Hole(names, verdict.origins, span, verdict.constant, via, argument)]
-
-    def _is_value(self, held: Value, inner: Frame, outer: Frame, name: str) -> bool:
-        """Tell whether a text is so short, and made elsewhere, that it counts as one value.
-
-        A date written by a helper.
-        """
-        if not name and inner.func == outer.func and inner.summary is outer.summary:
-            return False
-        if isinstance(held, Join):
-            fixed = sum(len(part.text) for part in held.parts if isinstance(part, Lit))
-            return fixed <= SHORT and any(isinstance(part, Field) for part in held.parts)
-        return (
-            isinstance(held, Call)
-            and isinstance(held.func, Attr)
-            and held.func.name in ("replace", "strip", "upper", "lower")
-        )
 
     def _template_argument(self, value: Value, frame: Frame) -> Span | None:
         """Give the argument of the render call that fills a template's variable."""
@@ -262,58 +225,7 @@ class Renderer:
 
     def textual(self, value: Value, frame: Frame) -> bool:
         """Tell whether a resolved value is text that the source shows."""
-        return self._is_text(value, frame)
-
-    def _is_text(self, value: Value, frame: Frame) -> bool:
-        if self.spent():
-            return False
-        self._depth += 1
-        try:
-            return self._textual(value, frame)
-        finally:
-            self._depth -= 1
-
-    def _textual(self, value: Value, frame: Frame) -> bool:
-        if isinstance(value, (Lit, Template)):
-            return True
-        if isinstance(value, Join):
-            return any(
-                isinstance(part, (Lit, Field, Template)) or self._is_text(self.resolver.resolve(part, frame)[0], frame)
-                for part in value.parts[:40]
-            )
-        if isinstance(value, Either):
-            return any(self._is_text(*self.resolver.resolve(option, frame)) for option in value.options)
-        if isinstance(value, Loop):
-            return value.kind == "text"
-        if isinstance(value, Call):
-            return self._makes_text(value, frame)
-        return False
-
-    def _makes_text(self, call: Call, frame: Frame) -> bool:
-        path = dotted(call.func) or ""
-        if isinstance(call.func, Attr):
-            method = call.func.name
-            base, inner = self.resolver.resolve(call.func.base, frame)
-            if method == "join":
-                return isinstance(base, Lit)
-            if method in BRACE_METHODS | DOLLAR_METHODS | {"%", "replace", "render"} | _SAME_TEXT:
-                return self._is_text(base, inner) or (
-                    method == "render" and loaded(self.resolver, base, inner) is not None
-                )
-            return self._file(call, frame) is not None
-        if path in _SAME_FUNCTIONS:
-            return bool(call.args) and self._is_text(*self.resolver.resolve(call.args[0], frame))
-        return (
-            path.startswith(("jinja.include", "jinja.extends", "jinja.block"))
-            or self._text_class(path)
-            or loaded(self.resolver, call, frame) is not None
-        )
-
-    def _text_class(self, path: str) -> bool:
-        return (
-            any(part in _TEMPLATE_CLASSES or part in _TEXT_CLASSES for part in path.split(".")[-2:])
-            or path == "string.Template"
-        )
+        return self._texts.is_text(value, frame)
 
     # ------------------------------------------------------------------ calls
 
@@ -323,19 +235,19 @@ class Renderer:
             nodes = self._method(call, call.func, frame, fills, via)
             if nodes is not None:
                 return nodes
-        elif path in _SAME_FUNCTIONS and call.args:
+        elif path in SAME_FUNCTIONS and call.args:
             return self._part(call.args[0], frame, fills, via)
         elif path.startswith("jinja."):
             nodes = self._jinja(path, call, frame, fills, via)
             if nodes is not None:
                 return nodes
-        elif self._text_class(path):
+        elif self._texts.is_class(path):
             return self._of_class(call, path, frame, fills, via)
         held, inner = self.resolver.resolve(call, frame)
         if held is not call:
             return (
                 self._place(held, inner, (frame.span(call), *via), inner.span(held), fills=fills)
-                if not self._is_text(held, inner)
+                if not self._texts.is_text(held, inner)
                 else self.render(held, inner, fills, (frame.span(call), *via))
             )
         found_file = loaded(self.resolver, call, frame)
@@ -349,7 +261,7 @@ class Renderer:
         self, call: Call, func: Attr, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]
     ) -> list[Node] | None:
         method = func.name
-        if method in _SAME_TEXT:
+        if method in SAME_TEXT:
             return self._part(func.base, frame, fills, via)
         if method == "join" and call.args:
             separator = text_of(self.resolver.resolve(func.base, frame)[0])
@@ -359,14 +271,14 @@ class Renderer:
         fill = fill_of(self.resolver, call, method, frame)
         if fill is not None:
             base, inner = self.resolver.resolve(func.base, frame)
-            wants_file = method.startswith("render") or not self._is_text(base, inner)
+            wants_file = method.startswith("render") or not self._texts.is_text(base, inner)
             found_file = loaded(self.resolver, base, inner) if wants_file else None
             if found_file is not None:
                 text, of_file = found_file
                 if method.startswith("render"):
                     return self.render(text, of_file._replace(args=fill.kwargs), fills, via)
                 return self.render(text, of_file._replace(args=fill.kwargs), (fill, *fills), via)
-            return self.render(base, inner, (fill, *fills), via) if self._is_text(base, inner) else None
+            return self.render(base, inner, (fill, *fills), via) if self._texts.is_text(base, inner) else None
         return self._file(call, frame)
 
     def _of_class(
@@ -378,7 +290,7 @@ class Renderer:
             return []
         if path == "string.Template":
             return self.render(content, frame, fills, via)
-        if any(part in _TEMPLATE_CLASSES for part in path.split(".")[-2:]):
+        if any(part in TEMPLATE_CLASSES for part in path.split(".")[-2:]):
             given = text_of(dict(call.kwargs).get("template_format"))
             style = {"jinja2": "jinja", "mustache": "mustache"}.get(given or "", "brace")
             outer = fills[0].kwargs if fills else {}

@@ -10,6 +10,9 @@ from prefixlint.prompts import Origin, Span
 from prefixlint.values import Attr, Call, Loop, Name, Op, Seq, Value, bare, dotted
 from prefixlint.wordset import word_set
 
+SHORT = 32
+"""Characters of fixed text up to which a built string counts as a value (`f"{day} {month}"`), not as a text."""
+
 
 class Verdict(NamedTuple):
     """The origins found; `constant` says that the value is known never to change."""
@@ -112,3 +115,31 @@ def is_setting(name: str) -> bool:
         "TZ",
         "COMPUTERNAME",
     )
+
+
+_SETTINGS = word_set("config settings cfg conf constants self cls args options opts")
+
+
+def named(name: str, label: str | None = None) -> Verdict:
+    """Give what a name says."""
+    source = volatility.of_name(name)
+    if source is None:
+        return CONSTANT if is_constant_name(name) else UNKNOWN
+    if source.kind == "static" or is_constant_name(name):
+        return CONSTANT
+    return Verdict((Origin(source.kind, source.volatility, label or name, None, "name"),))
+
+
+def path_named(path: str) -> Verdict:
+    """Give what a dotted path says: owner and attribute together (`session.url`), else the attribute alone."""
+    parts = path.split(".")
+    if len(parts) > 1 and parts[-2] not in _SETTINGS:
+        said = named(f"{parts[-2]} {parts[-1]}", path)
+        if said.origins or said.constant:
+            return said
+    return named(parts[-1], path)
+
+
+def stored(verdict: Verdict) -> Verdict:
+    """Take times and ids that belong to stored things: the date of a document is not today's."""
+    return Verdict(tuple(o for o in verdict.origins if o.kind not in ("clock", "date", "random", "counter")))

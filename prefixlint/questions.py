@@ -1,0 +1,70 @@
+"""Questions about values that need other files: is it a source itself, an element, a text of its own."""
+
+from __future__ import annotations
+
+from prefixlint import volatility
+from prefixlint.resolve import Frame, Resolver
+from prefixlint.values import (
+    Attr,
+    Call,
+    Either,
+    Elem,
+    Item,
+    Join,
+    Lit,
+    Loop,
+    Map,
+    Name,
+    Op,
+    Param,
+    Seq,
+    Slice,
+    Value,
+    Var,
+    dotted,
+)
+from prefixlint.verdicts import SHORT
+
+
+def is_direct(resolver: Resolver, value: Value, frame: Frame) -> bool:
+    """Tell whether a value is itself a source or a step from one, not a thing that was made with one."""
+    for _ in range(8):
+        held, frame = resolver.resolve(value, frame)
+        if isinstance(held, Op):
+            return held.name in ("-", "+")
+        if isinstance(held, Either):
+            held = held.options[0]
+        path = dotted(held.func) if isinstance(held, Call) else dotted(held)
+        if path is not None and not path.startswith((".", "/")) and volatility.of_call(path) is not None:
+            return True
+        if isinstance(held, Call) and isinstance(held.func, Attr):
+            value = held.func.base
+        elif isinstance(held, (Attr, Item, Slice)):
+            value = held.base
+        else:
+            return isinstance(held, Param)
+    return False
+
+
+def is_element(resolver: Resolver, value: Value, frame: Frame) -> bool:
+    """Tell whether a value is one of several stored things."""
+    return isinstance(resolver.resolve(value, frame)[0], (Elem, Item))
+
+
+def is_long_text(resolver: Resolver, value: Value, frame: Frame) -> bool:
+    """Tell whether an argument is a text of its own.
+
+    What changes in it is reported where it stands in that text.
+    """
+    held, inner = resolver.resolve(value, frame)
+    if isinstance(held, Join):
+        return sum(len(part.text) for part in held.parts if isinstance(part, Lit)) > SHORT or any(
+            is_long_text(resolver, part, inner) for part in held.parts[:20] if isinstance(part, (Var, Name))
+        )
+    if isinstance(held, (Seq, Map, Loop)):
+        return True
+    if isinstance(held, Call) and isinstance(held.func, Attr):
+        return held.func.name in ("format", "join", "render", "substitute") or is_long_text(
+            resolver, held.func.base, inner
+        )
+    return isinstance(held, Lit) and len(held.text) > SHORT
