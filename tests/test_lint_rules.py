@@ -95,7 +95,7 @@ def test_selectors_are_codes_prefixes_and_names():
     [
         ("no front matter", "TOML"),
         ("+++\ncheck = 3\nwrong\n+++\n", "rule.md"),
-        ('+++\nchek = "volatile"\n+++\n', "chek"),
+        ('+++\nchck = "volatile"\n+++\n', "chck"),
         ('+++\ncheck = "volatile"\n+++\n## What it dose\n', "What it dose"),
     ],
 )
