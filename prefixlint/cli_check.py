@@ -43,7 +43,6 @@ def _words(value: str | None) -> tuple[str, ...]:
 @click.option("--config", "config_file", metavar="FILE", help="Configuration, instead of the project's own.")
 @click.option("--force-exclude", is_flag=True, help="Leave out excluded files even when they are named.")
 @click.option("--no-cache", is_flag=True, help="Read every file again.")
-@click.option("-v", "--verbose", is_flag=True, help="Show notes as well.")
 @console.output_options(("text", "json"))
 @console.guarded
 def check(paths: tuple[str, ...], **options: Any) -> None:
