@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from prefixlint.model import BlockHashes
+    from prefixlint.radix import Match
 
     Ids = NDArray[np.uint32]
     Ints = NDArray[np.int64]
@@ -114,6 +115,7 @@ class Recorder:
     def __init__(self) -> None:
         self._trees: dict[Hashable, PrefixIndex] = {}
         self._blocks = _BlockTree()
+        self._index: dict[int, int] = {}  # by the rows of `add_found`
         self._owner, self._shared, self._total, self._prompt, self._last = (array("q") for _ in range(5))
         self._unit = array("d")
         self._block_tokens: int | None = None
@@ -138,7 +140,15 @@ class Recorder:
         if tree is None:
             tree = self._trees[namespace] = PrefixIndex()
         match = tree.match_insert(ids, len(self._owner))
-        self._note(-1 if match.owner is None else match.owner, match.length, ids.size, prompt.size)
+        self.add_found(len(self._owner), match, ids.size, prompt.size)
+
+    def add_found(self, row: int, found: Match, total: int, prompt: int) -> None:
+        """Note a request by what an index found of it: `total` tokens are stored, the first `prompt` are asked for.
+
+        `row` is its number in that index, where the owner has one, too.
+        """
+        self._index[row] = len(self._owner)
+        self._note(-1 if found.owner is None else self._index[found.owner], found.length, total, prompt)
 
     def add_blocks(self, namespace: Hashable, content: BlockHashes) -> None:
         """Note a request of a hash trace."""

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from prefixlint import capacity
 from prefixlint.accesses import Accesses, Recorder
-from prefixlint.engines import Engine
+from prefixlint.engines import Engine, Stored
+from prefixlint.radix import Match
 from prefixlint.results import CapacityPoint, Curves, PoolSize, ReplicaPoint, TtlPoint
 from prefixlint.simulate import Arrival, BlockArrival
 
@@ -25,20 +26,20 @@ _REPLICAS = (1, 2, 4, 8, 16)
 
 
 class Tap:
-    """Notes the requests of a replay as they pass: one tree for each kind of stored tokens that the engines have."""
+    """Notes what a replay finds of its requests, for each kind of stored tokens that the engines have."""
 
     def __init__(self, engines: Sequence[Engine]) -> None:
         # A minimum makes hits depend on the whole prefix, which a sum over blocks does not see.
         self._engines = [e for e in engines if e.match == "longest_prefix" and not e.minimum]
         self._recorders = {engine.stored: Recorder() for engine in self._engines}
 
-    def tokens(self, arrivals: Iterable[Arrival]) -> Iterator[Arrival]:
-        """Pass requests of tokens on."""
-        for arrival in arrivals:
-            for stored, recorder in self._recorders.items():
-                output = arrival.output if stored == "prompt_and_output" else None
-                recorder.add(arrival.namespace, arrival.prompt, output)
-            yield arrival
+    def stored(self, stored: Stored, arrival: Arrival, found: Match) -> None:
+        """Take what a replay found of a request of tokens in a cache of that kind."""
+        recorder = self._recorders.get(stored)
+        if recorder is not None:
+            output = arrival.output if stored == "prompt_and_output" else None
+            total = arrival.prompt.size + (0 if output is None else output.size)
+            recorder.add_found(arrival.row, found, total, arrival.prompt.size)
 
     def blocks(self, arrivals: Iterable[BlockArrival]) -> Iterator[BlockArrival]:
         """Pass the requests of a hash trace on."""

@@ -244,7 +244,9 @@ def _replay(
         for row, prompt, output in zip(members, prompts, outputs, strict=True):
             yield simulate.Arrival(row, table.namespace[row], prompt, output[:-1] if table.cut[row] else output)
 
-    return simulate.run(tap.tokens(arrivals()), chosen, block_size=options.block_size, wider=selection.wider(table))
+    return simulate.run(
+        arrivals(), chosen, block_size=options.block_size, wider=selection.wider(table), on_stored=tap.stored
+    )
 
 
 def _export(run: _Run, rows: np.ndarray, options: Options, write: Callable[[bytes], None], *, use_blocks: bool) -> None:

@@ -110,6 +110,8 @@ class PrefixIndex:
         self._root = _Node(np.empty(0, np.uint32), -1, 0)
         self.distinct = 0
         """Tokens in the tree: the number of distinct prefixes, without the empty one."""
+        self.stored = NOTHING
+        """What the last `match_insert` found of the whole sequence that it stored, the output included."""
 
     def match(self, ids: Ids) -> Match:
         """Find the longest prefix of `ids` that an earlier sequence has too, and change nothing."""
@@ -118,10 +120,14 @@ class PrefixIndex:
     def match_insert(self, ids: Ids, owner: int, *, output: Ids | None = None) -> Match:
         """Match `ids`, then store it, followed by `output`: tokens that later sequences may match but this one not."""
         node, done, inside = self._walk(self._root, ids)
-        result = self._result(node, done, inside)
+        result = self.stored = self._result(node, done, inside)
         node = self._append(node, done, inside, ids, owner)
         if output is not None and output.size:
-            node = self._append(*self._walk(node, output), output, owner)
+            node, further, inside = self._walk(node, output)
+            if further:
+                found = self._result(node, further, inside)
+                self.stored = Match(done + further, found.owner, found.extends)
+            node = self._append(node, further, inside, output, owner)
         node.ended += 1
         return result
 

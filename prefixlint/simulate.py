@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from prefixlint.model import Lookup, MissCause
-from prefixlint.radix import PrefixIndex
+from prefixlint.radix import Match, PrefixIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -143,12 +143,14 @@ def run(
     *,
     block_size: int | None = None,
     wider: Mapping[Hashable, Hashable] | None = None,
+    on_stored: Callable[[Stored, Arrival, Match], None] | None = None,
 ) -> Replay:
     """Replay requests of tokens through unlimited caches.
 
     A request is complete, its output stored, before the next one is looked up. `block_size` replaces the granularity
     (blocks of vLLM, pages of SGLang) of all engines but those without a cap (`ideal`). `wider` maps namespaces to those
-    they are parts of: prefixes are then looked up there as well (`Replay.elsewhere`). ValueError without an engine.
+    they are parts of: prefixes are then looked up there as well (`Replay.elsewhere`). `on_stored` is told how much of
+    each request, its output included where that is stored, was there before. ValueError without an engine.
     """
     if not engines:
         raise ValueError("a replay needs an engine")
@@ -158,13 +160,16 @@ def run(
         walks.setdefault("prompt_and_output", _Walks())
     rows, prompts = array("q"), array("q")
     anywhere = _Walks()
-    for row, namespace, prompt, output in arrivals:
+    for arrival in arrivals:
+        row, namespace, prompt, output = arrival
         rows.append(row)
         prompts.append(prompt.size)
         if wider is not None:
             anywhere.add(row, wider[namespace], prompt, None)
         for stored, walk in walks.items():
             walk.add(row, namespace, prompt, output if stored == "prompt_and_output" else None)
+            if on_stored is not None:
+                on_stored(stored, arrival, walk.trees[namespace].stored)
     lengths = _counts(prompts)
     served = {}
     for engine in engines:

@@ -10,8 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from prefixlint import pipeline, savings
+from prefixlint.accesses import Recorder
+from prefixlint.capacity import capacity_curve
 from prefixlint.cli import main
 from prefixlint.cost import flops
 from prefixlint.curves import Setting, Tap
@@ -23,6 +27,7 @@ from prefixlint.reports._worth import sparkline
 from prefixlint.results import CapacityPoint
 from prefixlint.shapes import read_shape
 from prefixlint.simulate import Arrival
+from prefixlint.simulate import run as run_tokens
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 DEMO = str(FIXTURES / "logs" / "demo.jsonl")
@@ -383,16 +388,35 @@ def test_an_export_in_other_blocks_and_with_a_secret(tmp_path):
 def test_engines_with_a_minimum_have_no_curve():
     engine = replace(load("vllm"), minimum=1024)
     tap = Tap([engine])
-    list(tap.tokens([Arrival(0, 0, np.arange(9, dtype=np.uint32))]))
+    run_tokens([Arrival(0, 0, np.arange(9, dtype=np.uint32))], [engine], on_stored=tap.stored)
     found = tap.curves(Setting(counted=np.ones(1, bool)))
     assert (found.capacity, found.ttl, found.replicas) == ([], [], [])
 
 
-def test_a_tap_passes_everything_on():
-    arrivals = [Arrival(i, 0, np.arange(i, dtype=np.uint32), np.arange(2, dtype=np.uint32)) for i in range(4)]
-    tap = Tap([load("vllm"), load("ideal")])
-    assert list(tap.tokens(arrivals)) == arrivals
-    assert tap.curves(Setting(counted=np.zeros(4, bool))).sizes == []
+tokens = st.lists(st.integers(0, 2), max_size=9)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 1), tokens, tokens), max_size=12), st.integers(1, 3))
+def test_what_a_replay_finds_is_what_a_recorder_of_its_own_finds(requests, size):
+    def ids(values):
+        return np.array(values, np.uint32)
+
+    # rows are the caller's numbers, in any order
+    arrivals = [Arrival(90 - i, n, ids(prompt), ids(output)) for i, (n, prompt, output) in enumerate(requests)]
+    shared, own = Recorder(), Recorder()
+
+    def note(stored, arrival, found):
+        assert stored == "prompt_and_output"
+        shared.add_found(arrival.row, found, arrival.prompt.size + arrival.output.size, arrival.prompt.size)
+
+    run_tokens(arrivals, [load("vllm"), load("sglang")], on_stored=note)
+    for _, namespace, prompt, output in arrivals:
+        own.add(namespace, prompt, output)
+    one, two = (capacity_curve(recorder.accesses(size)) for recorder in (shared, own))
+    assert one.total == two.total
+    assert (one.hit(np.arange(200)) == two.hit(np.arange(200))).all()
+    assert (shared.outputs() == own.outputs()).all()
 
 
 def test_sparkline():
