@@ -20,6 +20,7 @@ from prefixlint.losses import Blocks, Outcome, serve
 from prefixlint.marks import DEFAULT_TTL, UNMARKED, Block
 from prefixlint.results import Note
 from prefixlint.simulate import Replay, Served, scaled
+from prefixlint.wording import many
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -151,7 +152,7 @@ def _checked(log: Log, limits: Limits) -> Iterator[Note]:
             )
         if not known.all():
             missing = int((~known).sum())
-            yield Note("replicas-missing", f"{missing:,} requests name no replica: they count as one replica more")
+            yield Note("replicas-missing", f"{many(missing, 'request')} without a replica: counted as one replica more")
 
 
 def _own(engine: Engine, limits: Limits, log: Log) -> tuple[Limits | None, list[Note]]:
@@ -163,7 +164,9 @@ def _own(engine: Engine, limits: Limits, log: Log) -> tuple[Limits | None, list[
         notes.append(Note("provider-limits", text))
         own = Limits(ttl=limits.ttl, from_write=limits.from_write)
     elif limits.eviction not in (None, "lru", OPTIMAL) and not has_policies(engine):
-        notes.append(Note("one-eviction", f"{engine.name} evicts by its own rule; --eviction {limits.eviction} is not"))
+        notes.append(
+            Note("one-eviction", f"{engine.name} evicts by its own rule; --eviction {limits.eviction} is not applied")
+        )
         own = replace(limits, eviction=None)
     if limits.eviction == OPTIMAL and has_capacity(engine) and engine.granularity < OPT_BLOCK and not log.of_blocks:
         notes.append(Note("optimal-blocks", f"{engine.name}: the optimum is taken over blocks of {OPT_BLOCK} tokens"))
@@ -193,7 +196,7 @@ def _told(name: str, outcome: Outcome) -> Iterator[Note]:
     if outcome.refused:
         yield Note(
             "larger-than-pool",
-            f"{name}: {outcome.refused:,} requests are larger than the pool; they count as computed in full",
+            f"{name}: {many(outcome.refused, 'request')} larger than the pool, counted as computed in full",
         )
     total = sum(outcome.load)
     if len(outcome.load) > 1 and total and max(outcome.load) * len(outcome.load) > _UNEVEN * total:

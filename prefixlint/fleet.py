@@ -274,11 +274,11 @@ class _Run:
         """Start a request, behind those that run where it does not fit beside them; give how long it waited."""
         if replica.cache is None:
             return None, 0.0
+        if not replica.cache.fits(visit.prompt.size):
+            self.followed.refused += 1
+            return None, 0.0
         time = now
         while (ticket := replica.cache.admit(visit.namespace, visit.prompt)) is None:
-            if not replica.events:
-                self.followed.refused += 1
-                break
             time = max(time, replica.step())
         return ticket, time - now
 

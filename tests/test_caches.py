@@ -196,6 +196,23 @@ def test_the_empty_prompt():
         assert [ask(cache, ids()), ask(cache, ids())] == [0, 0]
 
 
+@pytest.mark.parametrize(
+    ("cache", "most"),
+    [
+        (PageCache(100), 100),
+        (PageCache(100, page=16), 96),
+        (BlockCache(100, block=16), 80),
+        (SlotCache(100), 100),
+    ],
+)
+def test_what_fits(cache, most):
+    assert cache.fits(most)
+    assert not cache.fits(most + 1)
+    assert ask(cache, ids((0, most))) == 0
+    assert LruCache(1).fits(1000)
+    assert SlotCache().fits(10**9)
+
+
 def test_each_engine_has_its_cache():
     kinds = {n: type(build(engines.load(n), 10_000, None)).__name__ for n in ("sglang", "vllm", "ideal", "llama.cpp")}
     assert kinds == {"sglang": "PageCache", "vllm": "BlockCache", "ideal": "LruCache", "llama.cpp": "SlotCache"}

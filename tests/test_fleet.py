@@ -162,6 +162,14 @@ def test_larger_than_the_pool():
     assert losses(outcome, 1) == {MissCause.EVICTED: 63, MissCause.UNALIGNED: 1}
 
 
+def test_one_that_is_too_large_stops_no_other():
+    """It is refused at once: the request that runs goes on, and is found only when it has ended."""
+    visits = [at(0, A, 1, 50, ids((5000, 8))), at(2, ids((9000, 500))), at(3, np.concatenate((A, ids((5000, 9)))))]
+    _, outcome = replay("sglang", visits, Limits(capacity=150))
+    assert outcome.refused == 1
+    assert outcome.served.cached.tolist() == [0, 0, 64]
+
+
 def test_capacity_is_floored_to_blocks():
     other = ids((9000, 64))
     visits = [at(i, p) for i, p in enumerate((A, other, A))]

@@ -37,6 +37,10 @@ class Ticket(Protocol):
 class Cache(Protocol):
     """What every cache offers; the type of the ticket is the cache's own."""
 
+    def fits(self, size: int) -> bool:
+        """Say whether a prompt of that size fits when nothing else runs."""
+        ...
+
     def admit(self, namespace: Hashable, prompt: Ids) -> Any:
         """Look a prompt up and hold what it needs: a Ticket, or None where it does not fit now."""
         ...

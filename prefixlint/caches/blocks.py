@@ -52,6 +52,10 @@ class BlockCache:
         self._hash: list[bytes | None] = [None] * count
         self._cached: dict[bytes, dict[int, None]] = {}
 
+    def fits(self, size: int) -> bool:
+        """Say whether a prompt of that size fits when nothing else runs."""
+        return -(-size // self._block) <= len(self._users)
+
     def admit(self, namespace: Hashable, prompt: Ids) -> BlockTicket | None:
         """Find the cached full blocks before the last token, and take new blocks for the rest."""
         size = self._block

@@ -97,11 +97,15 @@ class PageCache:
         self._clock = 0
         self._root = _Node(np.empty(0, np.uint32), None, None, 0)
         self._root.locks = 1
-        self._free = capacity // page * page
+        self._free = self._all = capacity // page * page
         self._evictable = 0
         self._leaves: dict[_Node, tuple[int, int]] = {}
         self._heap: list[tuple[tuple[int, int], int, _Node]] = []
         self.evicted = 0
+
+    def fits(self, size: int) -> bool:
+        """Say whether a prompt of that size fits when nothing else runs."""
+        return -(-size // self._page) * self._page <= self._all
 
     def admit(self, namespace: Hashable, prompt: Ids) -> PageTicket | None:
         """Match all but the last token, lock the path, and take pages for the rest."""

@@ -65,6 +65,10 @@ class SlotCache:
         self._kept: list[_Held] = []
         self._clock = 0
 
+    def fits(self, size: int) -> bool:
+        """Say whether a prompt of that size fits when nothing else runs."""
+        return self._capacity is None or size <= self._capacity
+
     def admit(self, namespace: Hashable, prompt: Ids) -> SlotTicket | None:
         """Choose an idle slot and keep of it what the prompt begins with; None while all slots are busy."""
         idle = [slot for slot in self._slots if not slot.busy]
