@@ -15,7 +15,8 @@ from prefixlint import engines, routing
 from prefixlint.caches.choose import EVICTIONS, OPTIMAL, has_capacity, has_policies
 from prefixlint.caches.marks import Marks
 from prefixlint.errors import UsageError
-from prefixlint.fleet import OPT_BLOCK, Limits, Visit
+from prefixlint.fleet import OPT_BLOCK, Limits
+from prefixlint.lives import Visit
 from prefixlint.losses import Blocks, Outcome, serve
 from prefixlint.marks import DEFAULT_TTL, UNMARKED, Block
 from prefixlint.results import Note

@@ -7,13 +7,11 @@ each one is complete before the next one comes.
 
 from __future__ import annotations
 
-import heapq
 import math
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,11 +22,11 @@ from prefixlint.caches.lru import LruCache
 from prefixlint.caches.marks import Marks, MarkStore
 from prefixlint.caches.opt import optimum
 from prefixlint.caches.slots import SlotCache
+from prefixlint.lives import Life, Replica, Visit, with_output
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from prefixlint.caches import Cache
     from prefixlint.engines import Engine
     from prefixlint.model import MissCause
 
@@ -57,25 +55,6 @@ class Limits:
     ttl: float | None = None
     from_write: bool = False
     seed: int = 0
-
-
-class Visit(NamedTuple):
-    """One request. `time` is when it comes, `first` and `total` how long until its first token and its end (seconds).
-
-    None is unknown: without `time`, requests count as one second apart; without the others, a request is complete at
-    once. The elements of `prompt` are tokens, or the blocks of a hash trace.
-    """
-
-    namespace: Hashable
-    prompt: Ids
-    output: Ids | None = None
-    time: float | None = None
-    first: float | None = None
-    total: float | None = None
-    session: Hashable = None
-    replica: str | None = None
-    model: str | None = None
-    marks: Marks | None = None
 
 
 @dataclass(slots=True)
@@ -129,34 +108,6 @@ def follow(
     return [run.followed for run in runs]
 
 
-@dataclass(slots=True)
-class _Replica:
-    """One replica: its caches, what it was given and what it has stored, and what is still to happen.
-
-    An event is (time, number, what happens, whether a request ends with it).
-    """
-
-    cache: Cache | None
-    host: LruCache | None
-    given: dict[Hashable, LifetimeTree] = field(default_factory=dict)
-    stored: dict[Hashable, LifetimeTree] = field(default_factory=dict)
-    marks: dict[str | None, MarkStore] = field(default_factory=dict)
-    events: list[tuple[float, int, Callable[[float], None], bool]] = field(default_factory=list)
-    running: int = 0
-
-    def advance(self, now: float) -> None:
-        """Let everything happen that is due."""
-        while self.events and self.events[0][0] <= now:
-            self.step()
-
-    def step(self) -> float:
-        """Let the next thing happen; give its time."""
-        time, _, happen, ends = heapq.heappop(self.events)
-        self.running -= ends
-        happen(time)
-        return time
-
-
 class _Run:
     """The replay of one engine."""
 
@@ -176,9 +127,8 @@ class _Run:
         self.limits = limits
         self._factors = np.asarray(factors, np.float64)
         self._scale = float(self._factors.mean()) if self._factors.size else 1.0
-        self._replicas: list[_Replica] = []
+        self._replicas: list[Replica] = []
         self._route = routing.router(limits.route or "round-robin", limits.replicas, limits.seed)
-        self._number = count()
 
     def visit(self, number: int, visit: Visit) -> None:
         now = float(number) if visit.time is None else visit.time
@@ -207,9 +157,9 @@ class _Run:
         out.losses.append(losses)
         out.replica.append(chosen)
         out.models.append(visit.model)
-        self._schedule(replica, visit, engine=engine, ticket=ticket, stored=stored, now=now + waited)
+        Life(replica, visit, engine, ticket, stored).begin(now + waited)
 
-    def _choose(self, visit: Visit, now: float) -> tuple[int, _Replica]:
+    def _choose(self, visit: Visit, now: float) -> tuple[int, Replica]:
         while len(self._replicas) < self.limits.replicas:
             self._replicas.append(self._new_replica())
         for replica in self._replicas:
@@ -220,20 +170,20 @@ class _Run:
             self._replicas.append(self._new_replica())
         return chosen, self._replicas[chosen]
 
-    def _new_replica(self) -> _Replica:
+    def _new_replica(self) -> Replica:
         limits, engine = self.limits, self._engine
         unit = self._block or self._scale
         capacity = None if limits.capacity is None else int(limits.capacity / unit)
         host = None if limits.host_capacity is None else int(limits.host_capacity / unit)
         if limits.eviction == OPTIMAL:
-            return _Replica(None, None)
+            return Replica(None, None)
         cache = build(engine, capacity, limits.eviction, of_blocks=bool(self._block), host=host)
         self.followed.bounded = cache is not None
         if host is None or cache is None or isinstance(cache, SlotCache):
-            return _Replica(cache, None)
-        return _Replica(cache, LruCache(host, block=1 if self._block else engine.granularity, first="tail"))
+            return Replica(cache, None)
+        return Replica(cache, LruCache(host, block=1 if self._block else engine.granularity, first="tail"))
 
-    def _look_up(self, replica: _Replica, visit: Visit, engine: Engine, now: float) -> LifetimeTree | None:
+    def _look_up(self, replica: Replica, visit: Visit, engine: Engine, now: float) -> LifetimeTree | None:
         """Note how far the prompt is found without a limit of memory; give what is stored of its namespace.
 
         None where all that was given is stored and stays: then nothing is to be looked up.
@@ -257,20 +207,20 @@ class _Run:
         stored.use(visit.prompt[: found.length], now)
         return stored
 
-    def _given(self, replica: _Replica, visit: Visit, engine: Engine, now: float) -> int:
+    def _given(self, replica: Replica, visit: Visit, engine: Engine, now: float) -> int:
         """Give what earlier requests of the replica had of the prompt; all of it where the caller knows better."""
         if self.limits.replicas == 1 and self.limits.route is None and engine.match != "marked_breakpoint":
             return visit.prompt.size
         tree = replica.given.setdefault(visit.namespace, LifetimeTree())
         length = tree.match(visit.prompt, now).length
-        tree.store(_with_output(visit, engine), now)
+        tree.store(with_output(visit, engine), now)
         return length
 
     def _ttl(self, engine: Engine) -> float:
         ttl = engine.ttl if self.limits.ttl is None else self.limits.ttl
         return math.inf if ttl is None else ttl
 
-    def _admit(self, replica: _Replica, visit: Visit, now: float) -> tuple[Any, float]:
+    def _admit(self, replica: Replica, visit: Visit, now: float) -> tuple[Any, float]:
         """Start a request, behind those that run where it does not fit beside them; give how long it waited."""
         if replica.cache is None:
             return None, 0.0
@@ -282,48 +232,13 @@ class _Run:
             time = max(time, replica.step())
         return ticket, time - now
 
-    def _marks(self, replica: _Replica, model: str | None, engine: Engine) -> MarkStore:
+    def _marks(self, replica: Replica, model: str | None, engine: Engine) -> MarkStore:
         if model not in replica.marks:
             sliding = not self.limits.from_write if self.limits.ttl is not None else engine.lifetime != "from_write"
             replica.marks[model] = MarkStore(
                 engine.lookback or 0, engine.marks or 1, engine.minimum, self._ttl(engine), sliding=sliding
             )
         return replica.marks[model]
-
-    def _schedule(
-        self, replica: _Replica, visit: Visit, *, engine: Engine, ticket: Any, stored: LifetimeTree | None, now: float
-    ) -> None:
-        """Let the rest of a request happen at its times: its prompt is computed, it generates, it ends."""
-        first = now + (visit.first or 0.0)
-        end = max(first, now + (visit.total or 0.0))
-        cache, host = replica.cache, replica.host
-        output = visit.prompt[:0] if visit.output is None else visit.output
-        everything = _with_output(visit, engine)
-        if stored is not None and engine.visible in ("at_once", "scheduling"):
-            stored.store(visit.prompt, now)
-
-        def computed(time: float) -> None:
-            if cache is not None and ticket is not None and output.size:
-                cache.prefilled(ticket)
-            if stored is not None and engine.visible in ("prefill_end", "first_token"):
-                stored.store(visit.prompt, time)
-
-        def ended(time: float) -> None:
-            if cache is not None and ticket is not None:
-                cache.generate(ticket, output)
-                cache.finish(ticket)
-            if stored is not None and engine.visible == "response_end":
-                stored.store(visit.prompt, time)
-            if stored is not None and everything.size > visit.prompt.size:
-                stored.store(everything, time)
-            if host is not None:
-                host.admit(visit.namespace, everything)
-
-        heapq.heappush(replica.events, (first, next(self._number), computed, False))
-        heapq.heappush(replica.events, (end, next(self._number), ended, True))
-        replica.running += 1
-        if end <= now:
-            replica.advance(now)
 
     def optimal(self, visits: Callable[[], Iterable[Visit]]) -> None:
         """Replace the hits by those of caches that know the future."""
@@ -338,9 +253,3 @@ class _Run:
             hits[mine] = optimum(prompts, capacity, block=block)
         out.hit = array("q", np.minimum(hits, alive).tolist())
         out.bounded = True
-
-
-def _with_output(visit: Visit, engine: Engine) -> Ids:
-    if engine.stored != "prompt_and_output" or visit.output is None or not visit.output.size:
-        return visit.prompt
-    return np.concatenate((visit.prompt, visit.output))

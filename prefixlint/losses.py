@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from prefixlint.fleet import Followed, Limits, Visit, follow
+from prefixlint.fleet import Followed, Limits, follow
+from prefixlint.lives import Visit
 from prefixlint.model import MissCause
 from prefixlint.simulate import Served, by_rule
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prefixlint import engines
-from prefixlint.fleet import Limits, Visit
+from prefixlint.fleet import Limits
+from prefixlint.lives import Visit
 from prefixlint.losses import serve
 from prefixlint.model import MissCause
 from prefixlint.simulate import Arrival, lookup, misses, run, scaled
@@ -160,6 +161,20 @@ def test_larger_than_the_pool():
     assert outcome.refused == 2
     assert outcome.served.cached.tolist() == [0, 0, 0]
     assert losses(outcome, 1) == {MissCause.EVICTED: 63, MissCause.UNALIGNED: 1}
+
+
+def test_generated_tokens_take_memory_as_they_come():
+    """Of 100 generated tokens half have come at 6 s: then the prompt that was there before has gone."""
+    visits = [at(0, ids((9000, 64)), 0, 0), at(1, A, 1, 10, ids((5000, 100))), at(6.5, ids((9000, 64)), 1, 2)]
+    assert cached("sglang", visits, Limits(capacity=170)) == [0, 0, 0]
+    early = [*visits[:2], visits[2]._replace(time=2.5)]
+    assert cached("sglang", early, Limits(capacity=170)) == [0, 0, 63]
+
+
+def test_a_prompt_is_found_while_its_request_generates_what_the_log_does_not_hold():
+    visits = [at(0, A, 1, 50), at(5, A, 1, 2)]
+    assert cached("sglang", visits, Limits(capacity=1000)) == [0, 63]
+    assert cached("sglang", [visits[0], visits[1]._replace(time=0.5)], Limits(capacity=1000)) == [0, 0]
 
 
 def test_one_that_is_too_large_stops_no_other():

@@ -10,7 +10,8 @@ import pytest
 
 from prefixlint import engines
 from prefixlint.caches.marks import Marks
-from prefixlint.fleet import Limits, Visit
+from prefixlint.fleet import Limits
+from prefixlint.lives import Visit
 from prefixlint.losses import serve
 from prefixlint.model import MissCause
 from prefixlint.simulate import Arrival, lookup, misses, run

@@ -11,7 +11,8 @@ from click.testing import CliRunner
 
 from prefixlint.caches.lru import LruCache
 from prefixlint.cli import main
-from prefixlint.fleet import Limits, Visit
+from prefixlint.fleet import Limits
+from prefixlint.lives import Visit
 from prefixlint.losses import Blocks, serve
 from prefixlint.model import MissCause
 from prefixlint.simulate import BlockArrival, lookup, misses, rates, run_blocks

@@ -1,0 +1,162 @@
+"""The life of a request in a replica: what happens to the caches, and when."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from prefixlint.caches.lifetimes import LifetimeTree
+from prefixlint.caches.lru import LruCache
+from prefixlint.caches.marks import Marks, MarkStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from prefixlint.caches import Cache
+    from prefixlint.engines import Engine
+
+    Ids = NDArray[np.uint32]
+
+STEPS = 8
+"""Steps in which a running request's generated tokens take memory, evenly from its first token to its end."""
+
+
+class Visit(NamedTuple):
+    """One request. `time` is when it comes, `first` and `total` how long until its first token and its end (seconds).
+
+    None is unknown: without `time`, requests count as one second apart; without the others, a request is complete at
+    once. The elements of `prompt` are tokens, or the blocks of a hash trace.
+    """
+
+    namespace: Hashable
+    prompt: Ids
+    output: Ids | None = None
+    time: float | None = None
+    first: float | None = None
+    total: float | None = None
+    session: Hashable = None
+    replica: str | None = None
+    model: str | None = None
+    marks: Marks | None = None
+
+
+@dataclass(slots=True)
+class Replica:
+    """One replica: its caches, what it was given and what it has stored, and what is still to happen.
+
+    An event is (time, number, what happens, whether a request ends with it).
+    """
+
+    cache: Cache | None
+    host: LruCache | None
+    given: dict[Hashable, LifetimeTree] = field(default_factory=dict)
+    stored: dict[Hashable, LifetimeTree] = field(default_factory=dict)
+    marks: dict[str | None, MarkStore] = field(default_factory=dict)
+    running: int = 0
+    _events: list[tuple[float, int, Callable[[float], None], bool]] = field(default_factory=list)
+    _number: Iterator[int] = field(default_factory=count)
+
+    def plan(self, time: float, happen: Callable[[float], None], *, ends: bool = False) -> None:
+        """Let something happen at a time; of what happens at the same time, what was planned first comes first."""
+        heapq.heappush(self._events, (time, next(self._number), happen, ends))
+
+    def advance(self, now: float) -> None:
+        """Let everything happen that is due."""
+        while self._events and self._events[0][0] <= now:
+            self.step()
+
+    def step(self) -> float:
+        """Let the next thing happen, and give its time; IndexError where nothing is planned."""
+        time, _, happen, ends = heapq.heappop(self._events)
+        self.running -= ends
+        happen(time)
+        return time
+
+
+@dataclass(slots=True)
+class Life:
+    """A request that was looked up in a replica.
+
+    `ticket` is the cache's, None where the cache has no limits or refused it. `stored` is what the replica has stored
+    of its namespace, None where nobody asks for it.
+    """
+
+    replica: Replica
+    visit: Visit
+    engine: Engine
+    ticket: Any
+    stored: LifetimeTree | None
+    _goes_on: bool = True
+
+    def begin(self, now: float) -> None:
+        """Start at `now`, and plan the rest: the prompt is computed, tokens are generated, the request ends."""
+        first = now + (self.visit.first or 0.0)
+        end = max(first, now + (self.visit.total or 0.0))
+        if self.stored is not None and self.engine.visible in ("at_once", "scheduling"):
+            self.stored.store(self.visit.prompt, now)
+        runs = end > first or bool(self._output().size)
+        self.replica.running += 1
+        self.replica.plan(first, self._computed if runs else _nothing)
+        self._plan_growth(first, end)
+        self.replica.plan(end, self._ended, ends=True)
+        if end <= now:
+            self.replica.advance(now)
+
+    def everything(self) -> Ids:
+        """Give what the engine may store of the request in the end."""
+        return with_output(self.visit, self.engine)
+
+    def _output(self) -> Ids:
+        return self.visit.prompt[:0] if self.visit.output is None else self.visit.output
+
+    def _plan_growth(self, first: float, end: float) -> None:
+        output = self._output()
+        steps = min(STEPS, output.size) if end > first else 1
+        if not output.size or self.ticket is None:
+            return
+        borders = [output.size * i // steps for i in range(steps + 1)]
+        for i in range(steps):
+            part = output[borders[i] : borders[i + 1]]
+            self.replica.plan(first + (end - first) * (i + 1) / steps, partial(self._generated, part))
+
+    def _computed(self, time: float) -> None:
+        if self.replica.cache is not None and self.ticket is not None:
+            self.replica.cache.prefilled(self.ticket)
+        if self.stored is not None and self.engine.visible in ("prefill_end", "first_token"):
+            self.stored.store(self.visit.prompt, time)
+
+    def _generated(self, part: Ids, _time: float) -> None:
+        """Take memory for generated tokens; a request for which there is none stops growing."""
+        assert self.replica.cache is not None
+        if self._goes_on:
+            self._goes_on = self.replica.cache.generate(self.ticket, part) == part.size
+
+    def _ended(self, time: float) -> None:
+        if self.replica.cache is not None and self.ticket is not None:
+            self.replica.cache.finish(self.ticket)
+        everything = self.everything()
+        if self.stored is not None:
+            self.stored.store(self.visit.prompt, time)
+            if everything.size > self.visit.prompt.size:
+                self.stored.store(everything, time)
+        if self.replica.host is not None:
+            self.replica.host.admit(self.visit.namespace, everything)
+
+
+def with_output(visit: Visit, engine: Engine) -> Ids:
+    """Give a request's prompt, and behind it what it generated where the engine stores that."""
+    if engine.stored != "prompt_and_output" or visit.output is None or not visit.output.size:
+        return visit.prompt
+    return np.concatenate((visit.prompt, visit.output))
+
+
+def _nothing(_time: float) -> None:
+    """Let a request that only had its prompt computed be stored when it ends."""
