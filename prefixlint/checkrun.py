@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from prefixlint import discover, fix, lint, rulebook, sources, suppress
+from prefixlint import discover, fix, lint, logchecks, rulebook, sources, suppress
 from prefixlint.discover import Found
 from prefixlint.errors import NoInputError
 from prefixlint.findings import Finding, Fix, Rule
@@ -88,6 +88,7 @@ def check(
     files = _Files(root, dict(overrides or {}))
     store = SummaryCache(root if cache else None)
     try:
+        logged, troubles = _logs(found, chosen)
         wanted, project = _project(found, files, store)
         outcome = lint.run(project, wanted, chosen, config.min_tokens)
     finally:
@@ -99,7 +100,7 @@ def check(
             data = files.read(span.path)
             if data is not None:
                 touched[span.path] = data
-    only = _below(outcome.findings, found.paths)
+    only = _below([*outcome.findings, *logged], found.paths)
     only = [f if f.fix is None or fix.valid(f.fix, touched) else replace(f, fix=None) for f in only]
     left, silenced = suppress.apply(only, {p: touched[p] for p in touched if p in set(found.paths)}, rules, chosen)
     left, patterned = _per_file(left, config, rules)
@@ -109,7 +110,7 @@ def check(
         known_prints = suppress.read_baseline((root / config.baseline).read_text(encoding="utf-8"), config.baseline)
         left, old = suppress.by_baseline(left, known_prints)
         silenced = [*silenced, *old]
-    errors = tuple(sorted((*outcome.errors, *files.errors, *missing), key=lambda d: (d.path, d.line, d.slug)))
+    errors = tuple(sorted((*outcome.errors, *files.errors, *missing, *troubles), key=lambda d: (d.path, d.line, d.slug)))
     return CheckResult(
         findings=tuple(left),
         suppressed=tuple(silenced),
@@ -131,6 +132,8 @@ def _project(found: Found, files: _Files, store: SummaryCache) -> tuple[list[str
 
     wanted = []
     for path in found.paths:
+        if path.lower().endswith(logchecks.ENDINGS):
+            continue
         data = files.read(path)
         if data is None:
             continue
@@ -143,6 +146,23 @@ def _project(found: Found, files: _Files, store: SummaryCache) -> tuple[list[str
     for path in _context(found, everything, wanted, files):
         project.summary(path)
     return wanted, project
+
+
+def _logs(found: Found, rules: Mapping[str, Rule]) -> tuple[list[Finding], list[Diagnostic]]:
+    """Give what the rules find in request logs, and the lines of them that cannot be read."""
+    findings: list[Finding] = []
+    troubles: list[Diagnostic] = []
+    if not logchecks.watchers(rules.values()):
+        return findings, troubles
+    for path in found.paths:
+        if not logchecks.is_log(found.root / path):
+            continue
+        for item in logchecks.examine(found.root / path, rules.values()):
+            if isinstance(item, Finding):
+                findings.append(replace(item, span=Span(path, item.span.start, item.span.end)))
+            else:
+                troubles.append(Diagnostic(path, item.line, item.slug, item.reason))
+    return findings, troubles
 
 
 _WORD = re.compile(rb"\w+")
@@ -239,7 +259,9 @@ def finding_json(finding: Finding, files: Mapping[str, bytes]) -> dict[str, Any]
     data = files.get(finding.span.path, b"")
     line, column = position(data, finding.span.start)
     end_line, end_column = position(data, finding.span.end)
-    offered = finding.fix
+    offered, at = finding.fix, finding.at
+    if at is not None:
+        line = end_line = at.line
     return {
         "rule": finding.rule.code,
         "name": finding.rule.name,
@@ -257,9 +279,9 @@ def finding_json(finding: Finding, files: Mapping[str, bytes]) -> dict[str, Any]
         "fingerprint": finding.fingerprint,
         "related": [_related(related.span, related.message, files) for related in finding.related],
         "fix": None if offered is None else _fix_json(offered),
-        "at": None,
-        "values": None,
-        "requests": None,
+        "at": None if at is None else {"line": at.line, "other_line": at.other_line, "path": at.path, "char": at.char},
+        "values": list(finding.values) or None,
+        "requests": finding.requests,
         "tokens_lost": None,
     }
 

@@ -84,7 +84,8 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule as its page declares it. `severity` is the ceiling; `params` belong to the check named `check`."""
+    """A rule as its page declares it. `severity` is the ceiling; `params` belong to the checks
+    named in `check` (words)."""
 
     code: str
     name: str
@@ -99,12 +100,23 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class At:
+    """Where two requests of a log differ: their lines (1-based), the path in the later body, the equal characters there."""
+
+    line: int
+    other_line: int
+    path: str
+    char: int
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One place that a rule objects to.
 
     `tokens_at_risk` are the static tokens behind the place (estimated), None where unknown. `group` is the place that
     findings of several prompts share: of two findings with the same rule and group the graver is kept. `masker` is the
     group of the earlier place that hides this one. `masked_by` and `fingerprint` are filled in when all are known.
+    In a log, `at` is the place, `values` are texts seen there, and `requests` counts those that it costs.
     """
 
     rule: Rule
@@ -121,3 +133,6 @@ class Finding:
     masked_by: str | None = None
     fingerprint: str = ""
     reason: str | None = None
+    at: At | None = None
+    values: tuple[str, ...] = ()
+    requests: int | None = None
