@@ -110,7 +110,9 @@ def check(
         known_prints = suppress.read_baseline((root / config.baseline).read_text(encoding="utf-8"), config.baseline)
         left, old = suppress.by_baseline(left, known_prints)
         silenced = [*silenced, *old]
-    errors = tuple(sorted((*outcome.errors, *files.errors, *missing, *troubles), key=lambda d: (d.path, d.line, d.slug)))
+    errors = tuple(
+        sorted((*outcome.errors, *files.errors, *missing, *troubles), key=lambda d: (d.path, d.line, d.slug))
+    )
     return CheckResult(
         findings=tuple(left),
         suppressed=tuple(silenced),

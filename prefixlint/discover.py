@@ -7,6 +7,7 @@ command line are read even when a pattern excludes them, unless that is asked fo
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -24,15 +25,17 @@ ALWAYS = word_set(
 EXCLUDE = (
     *("tests/", "test/", "testing/", "test_*.py", "*_test.py", "conftest.py", "cassettes/", "fixtures/", "snapshots/"),
     *("docs/", "doc/", "docs_src/", "CHANGELOG*", "locale/", "locales/", "build/", "dist/", "migrations/", "*.min.*"),
-    *("*.lock", ".github/", ".gitlab/", ".circleci/", "charts/", "helm/", "third_party/", "vendor/"),
+    *("*.lock", ".github/", ".gitlab/", ".circleci/", "third_party/", "vendor/"),
 )
 """Patterns, in the language of `.gitignore`, that are left out unless the configuration says otherwise."""
 
 SUFFIXES = word_set(
     ".py .pyw .j2 .jinja .jinja2 .prompty .prompt .md .mdx .txt .hbs .handlebars .mustache .yaml .yml "
-    ".json .toml .sh .service .ipynb .jsonl .ndjson"
+    ".json .toml .sh .bash .zsh .ksh .service .container .ipynb .jsonl .ndjson"
 )
 """Endings that some source kind may claim; files without an ending are offered as well."""
+
+_DOCKERFILE = re.compile(r"(?:docker|container)file", re.IGNORECASE)
 
 MAX_BYTES = 5_000_000
 """Larger files are not prompts; they are counted as skipped."""
@@ -129,7 +132,7 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 def _claimable(name: str) -> bool:
     dot = name.rfind(".")
-    return dot < 0 or name[dot:].lower() in SUFFIXES
+    return dot < 0 or name[dot:].lower() in SUFFIXES or _DOCKERFILE.search(name) is not None
 
 
 def _ignores(root: Path, below: str) -> list[tuple[str, Any]]:

@@ -172,6 +172,10 @@ def _bypassed(context: Context) -> Iterator[Hit]:
         value = _keyword(sink.value, "prompt_logprobs")
         if value is not None and bare(value) is not None and getattr(bare(value), "value", 1) not in (None, False):
             yield frame.span(sink.value), "prompt_logprobs makes the engine compute the whole prompt again"
+        for name, off in (("enable_prefix_caching", False), ("disable_radix_cache", True)):
+            switch = _keyword(sink.value, name)
+            if switch is not None and getattr(bare(switch), "value", None) is off:
+                yield frame.span(sink.value), f"{name}={off} makes an engine without a prefix cache"
 
 
 def _side_call(context: Context) -> Iterator[Hit]:

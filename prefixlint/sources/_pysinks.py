@@ -40,7 +40,8 @@ MESSAGE_KEYS = word_set("messages input contents history input_items message_his
 TOOL_KEYS = frozenset(["tools", "functions", "function_declarations", "tool_schemas"])
 CACHE_KEYS = word_set(
     "messages input prompt_cache_key extra_body response_format reasoning reasoning_effort effort "
-    "tool_choice cache_salt prompt_logprobs maxlen text_format thinking metadata user"
+    "tool_choice cache_salt prompt_logprobs maxlen text_format thinking metadata user "
+    "enable_prefix_caching disable_radix_cache"
 )
 MESSAGE_CLASSES = {
     "SystemMessage": "system",
