@@ -95,8 +95,15 @@ class _Probe:
         }
 
     def place(self, variables: Mapping[str, Any], offset: int, time: float | None = None) -> Place:
+        """Give what wrote a character: its expression, the condition around mere white space, else the first line."""
+        source = self.traced.source
         found = self.traced.place(variables, time, offset)
-        return found or Place(0, min(len(self.traced.source), (self.traced.source + "\n").index("\n") or 1))
+        if found is None:
+            return Place(0, max(1, (source + "\n").index("\n")))
+        if not source[found.start : found.end].strip() and found.conditions:
+            start, end = found.conditions[-1]
+            return Place(start, end, found.since)
+        return found
 
 
 def observe(source: str, tokens: Mapping[str, str] = _NOTHING) -> tuple[Observation, ...]:

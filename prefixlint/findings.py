@@ -84,8 +84,10 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule as its page declares it. `severity` is the ceiling; `params` belong to the checks
-    named in `check` (words)."""
+    """A rule as its page declares it.
+
+    `check` names one check or several, with spaces; `params` are for all of them. `severity` is the ceiling.
+    """
 
     code: str
     name: str
@@ -101,7 +103,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Where two requests of a log differ: their lines (1-based), the path in the later body, the equal characters there."""
+    """Where two requests of a log differ: their lines (1-based), the path in the later body, the equal characters."""
 
     line: int
     other_line: int

@@ -148,6 +148,13 @@ def test_the_generation_prompt_and_the_header_of_the_history(opener, fires):
     assert any(kind == "opener" for kind, _ in kinds(text)) is fires
 
 
+def test_mere_white_space_is_shown_by_the_condition_around_it():
+    text = LOOP + "{% if add_generation_prompt %}\n  {{ '<|assistant|>' }}{% endif %}"
+    assert [hit[2] for hit in found("chat_template.jinja", text) if hit[0] == "PFX603"] == [
+        "{% if add_generation_prompt %}"
+    ]
+
+
 def test_tools_that_stay_are_silent_wherever_they_stand():
     first = (
         "{% for m in messages %}<|{{ m.role }}|>{% if m.role == 'user' and tools and loop.index0 <= 1 %}{{ tools | tojson }}"

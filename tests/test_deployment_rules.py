@@ -280,6 +280,15 @@ def test_what_is_right_or_only_spoken_of_is_silent(name, text):
     assert found(name, text) == []
 
 
+def test_flags_under_a_condition_of_a_chart_are_left_to_its_values():
+    chart = (
+        "spec:\n  containers:\n  - command:\n    - vllm\n    - serve\n    {{- if not .Values.cache }}\n"
+        "    - --no-enable-prefix-caching\n    {{- else }}\n    - --enable-prefix-caching\n    {{- end }}\n    - --enforce-eager\n"
+    )
+    assert codes("templates/deployment.yaml", chart) == {"PFX705"}
+    assert codes("templates/deployment.yaml", chart.replace("- else", "- end").replace("- if", "- end")) >= {"PFX701"}
+
+
 def test_a_router_beside_the_replicas_is_judged_instead():
     replicas = "services:\n  a:\n    image: vllm/vllm-openai\n    scale: 3\n    command: --model m --enable-prompt-tokens-details\n"
     router = "python -m sglang_router.launch_router --worker-urls http://a http://b --policy cache_aware"

@@ -25,6 +25,7 @@ _AFFINITY = re.compile(
 )
 _TEMPLATE_LINE = re.compile(r"^[ \t]*(?:- )?\{\{.*?\}\}[ \t]*$", re.MULTILINE)
 _TEMPLATE = re.compile(r"\{\{.*?\}\}")
+_BRANCH = re.compile(r"\{\{-?\s*(?P<word>if|with|range|else|end|define|block)\b")
 
 
 class UnreadableError(Exception):
@@ -55,18 +56,41 @@ def starts(whole: Lit, env_of: str = "") -> Iterator[Start]:
     templated = "{{" in text
     if templated:
         text = _TEMPLATE.sub(lambda m: "x" * len(m[0]), _TEMPLATE_LINE.sub(lambda m: "#" + " " * (len(m[0]) - 1), text))
+    branches = _branches(whole) if templated else []
     walker = _Walker(Lit(text, whole.start, whole.end, whole.marks), {})
     if _AFFINITY.search(text):
         walker.around["@affinity"] = Setting("@affinity", "affinity", "yes", 0, 0)
     try:
         for node in yaml.compose_all(text, Loader=loader):
-            yield from walker.visit(node, walker.around, 0)
+            for start in walker.visit(node, walker.around, 0):
+                yield _unbranched(start, branches) if branches else start
             if env_of and type(node).__name__ == "MappingNode":
                 yield walker.own(node, env_of)
     except (yaml.YAMLError, ValueError) as error:
         if not templated:
             mark = getattr(error, "problem_mark", None)
             raise UnreadableError(str(getattr(error, "problem", error)), mark.line + 1 if mark else 0) from None
+
+
+def _branches(whole: Lit) -> list[tuple[int, int]]:
+    """Give the bytes of a Helm template that a condition writes."""
+    found: list[tuple[int, int]] = []
+    opened: list[tuple[str, int]] = []
+    for match in _BRANCH.finditer(whole.text):
+        word = match["word"]
+        if word == "end" and opened:
+            kind, start = opened.pop()
+            if kind not in ("define", "block"):
+                found.append((offset(whole, start), offset(whole, match.start())))
+        elif word not in ("else", "end"):
+            opened.append((word, match.start()))
+    return found
+
+
+def _unbranched(start: Start, branches: list[tuple[int, int]]) -> Start:
+    """Give a start without the flags that only some values switch on."""
+    kept = tuple(s for s in start.settings if not any(begin <= s.start < end for begin, end in branches))
+    return Start(start.program, start.start, start.end, kept, start.complete and len(kept) == len(start.settings))
 
 
 class _Walker:
