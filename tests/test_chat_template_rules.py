@@ -18,6 +18,7 @@ from tests.surfaces import codes, found, run
 
 ROOT = Path(__file__).parent.parent
 CODES = [f"PFX60{n}" for n in range(1, 7)]
+SNIPPETS = json.loads((ROOT / "fixtures" / "chat_templates" / "snippets.json").read_text(encoding="utf-8"))
 PAGES = [rulebook.rules()[code] for code in CODES]
 LOOP = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
 
@@ -34,6 +35,12 @@ def test_the_examples_of_a_page_are_found_at_their_lines_and_the_others_are_sile
         if example.section == "Example":
             assert example.lines, "an example marks its lines"
         assert hits == list(example.lines if example.section == "Example" else ())
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda s: f"{s['rule']}-{s['expect']}")
+def test_snippets_fire_or_stay_quiet(snippet):
+    fired = snippet["rule"] in codes(snippet["file"], snippet["text"])
+    assert fired is (snippet["expect"] == "fire"), snippet["why"]
 
 
 @pytest.mark.parametrize(

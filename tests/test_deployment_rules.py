@@ -2,6 +2,7 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,8 @@ from prefixlint.sources import SourceFile, decode, encode, kind_of
 from prefixlint.sources.deploy import start_of
 from tests.surfaces import codes, found, run
 
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "deployments"
+SNIPPETS = json.loads((FIXTURES / "snippets.json").read_text(encoding="utf-8"))
 PAGES = [rulebook.rules()[code] for code in ("PFX110", "PFX503", "PFX701", "PFX703", "PFX704", "PFX705")]
 
 
@@ -26,6 +29,12 @@ def test_the_examples_of_a_page_are_found_at_their_lines_and_the_others_are_sile
         if example.section == "Example":
             assert example.lines, "an example marks its lines"
         assert hits == list(example.lines if example.section == "Example" else ())
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda s: f"{s['rule']}-{s['expect']}")
+def test_snippets_fire_or_stay_quiet(snippet):
+    fired = snippet["rule"] in codes(snippet["file"], snippet["text"])
+    assert fired is (snippet["expect"] == "fire"), snippet["why"]
 
 
 @pytest.mark.parametrize(

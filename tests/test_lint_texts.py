@@ -14,7 +14,7 @@ LONG = "You are a careful assistant of a small library. Answer in one sentence a
 
 
 def test_kinds_are_found_and_the_specific_come_first():
-    assert [kind.NAME for kind in kinds()][:1] == ["jinja"]
+    assert [kind.NAME for kind in kinds()][:3] == ["chat_template", "deploy", "jinja"]
     assert kind_of(SourceFile("a.j2", b"")).NAME == "jinja"
     assert kind_of(SourceFile("a.exe", b"")) is None
 
@@ -60,7 +60,6 @@ def test_included_and_extended_templates_are_read_together():
         ("deploy.yml.j2", "time: {{ now() }}\nkind: x\n"),
         ("Dockerfile.j2", "FROM x\nENV T={{ now() }}\n"),
         ("page.j2", "<!DOCTYPE html><p>{{ now() }}</p>You are here."),
-        ("chat_template.jinja", "{{ bos_token }}{{ strftime_now('%H:%M') }}{% for m in messages %}{{ m }}{% endfor %}"),
         ("README.md", "Set {current_time} in the prompt. " * 9),
         ("ci.yaml", "jobs:\n  a:\n    prompt: '{{ current_time }} and more'\n"),
         ("schema.txt", '{"timestamp": "ISO", "user_id": 3}'),
