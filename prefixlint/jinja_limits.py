@@ -36,9 +36,9 @@ class Meter(threading.local):
     _mark = 0
     _deadline = 0.0
 
-    def fill(self, budget: int = BUDGET) -> None:
-        """Start a rendering that may spend `budget` units."""
-        self.left = self._mark = budget
+    def fill(self, budget: int | None = None) -> None:
+        """Start a rendering that may spend `budget` units, `BUDGET` if None."""
+        self.left = self._mark = BUDGET if budget is None else budget
         self._deadline = time.monotonic() + SECONDS
 
     def tick(self) -> bool:

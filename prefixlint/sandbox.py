@@ -21,7 +21,7 @@ from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedFormatter
 from jinja2.utils import Namespace
 
-from prefixlint.jinja_limits import BUDGET, Guards, LimitError, Meter, guard_filters, guard_tests, never_the_same, width
+from prefixlint.jinja_limits import Guards, LimitError, Meter, guard_filters, guard_tests, never_the_same, width
 
 # What `strftime_now` says where a log has no time: the date that the Llama 3 templates fall back to.
 FIXED_TIME = datetime(2024, 7, 26, tzinfo=UTC).timestamp()
@@ -254,7 +254,7 @@ class Environment(ImmutableSandboxedEnvironment):
             }
         )
 
-    def begin(self, time: float | None, budget: int = BUDGET) -> None:
+    def begin(self, time: float | None, budget: int | None = None) -> None:
         """Start a rendering: its budget, and the time (seconds since the epoch) that `strftime_now` gives."""
         self.meter.fill(budget)
         self._now.seconds = FIXED_TIME if time is None else time
