@@ -12,11 +12,15 @@ from prefixlint.wordset import word_set
 
 _SHELLS = word_set("sh bash dash zsh ash ksh")
 _TALK = word_set(
-    "echo printf grep pgrep pkill kill killall cat which pip pip3 uv apt apt-get conda git curl wget ps "
+    "echo printf grep pgrep pkill kill killall cat which pip pip3 apt apt-get conda git curl wget ps "
     "logger log info man help sed awk touch mkdir rm cp mv ls cd chmod tee"
 )
 """Programs that only speak of others."""
 _WRAPS = word_set("exec nohup sudo env command nice stdbuf dumb-init tini catchsegv")
+_LAUNCHERS = word_set("srun torchrun mpirun mpiexec accelerate numactl taskset timeout uv nsys ncu ray xvfb-run")
+"""Programs that run the command behind their own options."""
+_HANDERS = word_set("eval ssh tmux screen su watch parallel systemd-run")
+"""Programs that hand a string to a shell."""
 _CONTAINERS = word_set("docker podman nerdctl")
 _VALUED = word_set(
     "-e --env --env-file -p --publish -v --volume --mount --name --network --net --gpus --shm-size --ipc "
@@ -57,7 +61,11 @@ def of_command(command: Command, *, image: str = "", depth: int = 0) -> Iterator
     if script is not None:
         yield from in_script(script.mapped(), command.env, depth=depth + 1)
         return
-    found = _program(words)
+    if name in _HANDERS:
+        for word in words[1:]:
+            if " " in word.text:
+                yield from in_script(word.mapped(), command.env, depth=depth + 1)
+    found = None if name == "uv" and words[1:2] and words[1].text != "run" else _program(words, name in _LAUNCHERS)
     if found is not None:
         program, at, size = found
         yield start(program, words[at : at + size], words[at + size :], command.env)
@@ -75,10 +83,14 @@ def _script(words: Sequence[Word]) -> Word | None:
     return None
 
 
-def _program(words: Sequence[Word]) -> tuple[Program, int, int] | None:
+def _program(words: Sequence[Word], launched: bool) -> tuple[Program, int, int] | None:
+    """Give the program that words start, where it stands, and how many words name it.
+
+    `launched`: options of a launcher may stand in front.
+    """
     texts = [word.text for word in words]
     for at in range(len(texts)):
-        if at and texts[at].startswith("--") and "=" not in texts[at]:
+        if at and not launched and texts[at].startswith("--") and "=" not in texts[at]:
             break  # flags of something else: what follows are their values
         found = servers.by_command(texts[at:])
         if found is None or (

@@ -1,7 +1,7 @@
 """Deployment files that start an engine or its router.
 
 Dockerfiles, Compose files, Kubernetes manifests, Helm values, engines' own configuration files, shell scripts, systemd
-units. A summary's sinks are the starts found (`start_of` gives one back).
+units, Makefiles. A summary's sinks are the starts found (`start_of` gives one back).
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ _DEPLOYS = re.compile(
     re.MULTILINE,
 )
 _INSTRUCTION = re.compile(r"^[ \t]*(?P<word>[A-Za-z]+)[ \t]+", re.MULTILINE)
-_UNIT = re.compile(
-    r"^(?P<key>Exec(?:Start(?:Pre|Post)?)?|Environment|Image|PodmanArgs)[ \t]*=[ \t]*[-@:+!]*", re.MULTILINE
-)
+_UNIT = re.compile(r"^(?:(?P<key>Environment|Image|Exec)[ \t]*=[ \t]*|ExecStart[ \t]*=[ \t]*[-@:+!]*)", re.MULTILINE)
+_RECIPE = re.compile(r"^\t[@+-]*((?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
 
 
 def claims(file: SourceFile) -> bool:
@@ -51,7 +50,11 @@ def claims(file: SourceFile) -> bool:
         return True
     if file.suffix in _DATA_ENDINGS:
         return wanted(file) and _DEPLOYS.search(file.data) is not None
-    if file.suffix in _SHELL_ENDINGS | _UNIT_ENDINGS or _DOCKER.search(name) is not None or name == "Procfile":
+    if (
+        file.suffix in _SHELL_ENDINGS | _UNIT_ENDINGS
+        or _DOCKER.search(name) is not None
+        or name in ("Procfile", "Makefile")
+    ):
         return True
     return file.suffix == "" and _SHEBANG.match(file.data) is not None
 
@@ -114,6 +117,9 @@ def _starts_of(file: SourceFile, lit: Lit) -> Iterator[Start]:
         yield from _dockerfile(lit)
     elif file.name == "Procfile":
         for match in re.finditer(r"^[\w-]+:[ \t]*(.*)$", lit.text, re.MULTILINE):
+            yield from _starts.in_script(_mapped(lit, match.start(1), match.end(1)), {})
+    elif file.name == "Makefile":
+        for match in _RECIPE.finditer(lit.text):
             yield from _starts.in_script(_mapped(lit, match.start(1), match.end(1)), {})
     else:
         yield from _starts.in_script(_mapped(lit, 0, len(lit.text)), {})
