@@ -79,7 +79,8 @@ class Setting:
 
     `counted` leaves the warm-up out. `times` (seconds, ascending) and `sessions` (numbers) have an element a request;
     None where they are not known. `block_size` replaces granularities. `kv_bytes` are the model's KV of a token, and
-    `pools` the pools that are there, by engine. `factor` turns the tokens that were counted into reported ones.
+    `pools` the pools that are there, by engine; `simulated` are pools (tokens) that an engine itself was simulated
+    with, and its hit rate. `factor` turns the tokens that were counted into reported ones.
     """
 
     counted: Bools
@@ -88,6 +89,7 @@ class Setting:
     block_size: int | None = None
     kv_bytes: float | None = None
     pools: dict[str, Pool] | None = None
+    simulated: dict[str, tuple[int, float]] | None = None
     factor: float = 1.0
 
 
@@ -132,6 +134,7 @@ class _Engine:
         knee = curve.knee()
         reach = {share: self._scaled(x) for share in _SHARES if (x := curve.reach(share)) is not None}
         pool = (self._setting.pools or {}).get(self._engine.name)
+        direct = (self._setting.simulated or {}).get(self._engine.name)
         left = None if pool is None else max(0, pool.tokens - (pool.running or 0)) / self._setting.factor
         return PoolSize(
             engine=self._engine.name,
@@ -144,6 +147,7 @@ class _Engine:
             running=pool.running if pool else None,
             hit_rate=None if left is None else float(curve.rate(left)),
             basis=pool.basis if pool else None,
+            simulated=(*direct, float(curve.rate(direct[0] / self._setting.factor))) if direct else None,
         )
 
     def _ttl(self, accesses: Accesses, total: float) -> list[TtlPoint]:

@@ -225,6 +225,7 @@ class PoolSize:
     `knee` is where the gain falls below the curve's average, `reach` maps shares of the ceiling (0.9 …) to the pool
     that reaches them. `have` is the pool of the GPUs that were named, `running` what the requests in flight hold of it
     on average, so that reuse lives in the rest, which gives `hit_rate`; `basis` says how the pool was worked out.
+    `simulated` is a pool that the engine itself was simulated with, its hit rate there, and that of the curve.
     """
 
     engine: str
@@ -237,6 +238,7 @@ class PoolSize:
     running: int | None = None
     hit_rate: float | None = None
     basis: str | None = None
+    simulated: tuple[int, float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,11 @@ def add(analysis: Analysis, study: Study) -> Analysis:
             name: curves.Pool(pool.tokens, _running(study, study.served[name]), pool.basis)
             for name, pool in study.pools.items()
         },
+        simulated={
+            e.engine: (e.capacity_tokens, e.hit_rate)
+            for e in analysis.engines
+            if e.capacity_tokens is not None and e.hit_rate is not None and e.replicas == 1 and e.ttl_s is None
+        },
         factor=_factor(study),
     )
     found = [one for served in study.served.values() if (one := _saving(study, served)) is not None]

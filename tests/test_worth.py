@@ -154,6 +154,18 @@ def test_capacity_in_gib(config, short):
     assert engine["capacity_tokens"] == pytest.approx(40 * 2**30 / 131_072, abs=512)
 
 
+def test_the_curve_is_held_against_the_engines_own_simulation(short):
+    options = pipeline.Options(limits=Limits(capacity=100_000), engines=["vllm"])
+    result = pipeline.analyze([short], options)
+    ((tokens, simulated, curve),) = [size.simulated for size in result.curves.sizes]
+    assert (tokens, simulated) == (result.engines[0].capacity_tokens, result.engines[0].hit_rate)
+    assert curve == pytest.approx(simulated, abs=0.002)
+    assert result.curves.sizes[0].ceiling > simulated + 0.1
+    text = run(DEMO, "--capacity", "4000").output
+    assert "sglang with 4 k tokens:" in text
+    assert "simulated" in text
+
+
 def test_savings_are_those_of_the_limited_cache(config, short):
     server = savings.Settings(model_config=config)
     free = pipeline.analyze([short], pipeline.Options(server=server)).savings[0]

@@ -45,7 +45,12 @@ def _pool(size: PoolSize) -> dict[str, Any]:
         "running_tokens": size.running,
         "pool_hit_rate": size.hit_rate,
         "basis": size.basis,
+        "simulated": None if size.simulated is None else _simulated(size.simulated),
     }
+
+
+def _simulated(direct: tuple[int, float, float]) -> dict[str, Any]:
+    return {"tokens": direct[0], "hit_rate": direct[1], "curve_hit_rate": direct[2]}
 
 
 def saving(one: Saving) -> dict[str, Any]:
@@ -94,6 +99,10 @@ def memory(result: Analysis, style: Style, width: int) -> list[str]:
     for size in sizes:
         if size.have is not None and size.hit_rate is not None:
             lines += wrap(f"{size.engine}: {_have(size)}", width)
+        if size.simulated is not None:
+            tokens, rate, curve = size.simulated
+            text = f"{size.engine} with {short_count(tokens)} tokens"
+            lines += wrap(f"{text}: {percent(rate)} simulated, {percent(curve)} by the curve", width)
     for text in (_lifetimes(result, sizes[0].engine), _replicas(result, sizes[0].engine)):
         lines += wrap(text, width) if text else []
     methods = "; ".join(dict.fromkeys(f"{size.engine}: {size.method}" for size in sizes))
