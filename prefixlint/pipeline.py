@@ -174,7 +174,7 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
         run.notes.append(Note("mixed-kinds", "the log mixes prompts with hash traces; only the prompts are analysed"))
         use_blocks = False
     rows = order[kinds == (Kind.BLOCKS if use_blocks else Kind.TOKENS)]
-    chosen = list(chosen) or selection.by_log(table, rows, of_blocks=use_blocks)
+    chosen = selection.settled(chosen or selection.by_log(table, rows, of_blocks=use_blocks), table, rows)
     tap = curves.Tap(chosen)
     replay = _replay(run, rows, chosen, options, tap, use_blocks=use_blocks)
     counts = counting.check(table, rows, replay, run.files, blocks=use_blocks, server=bool(options.tokens_from))

@@ -38,6 +38,20 @@ def by_log(table: Table, rows: NDArray[np.intp], *, of_blocks: bool) -> list[Eng
     return found + engines.shown_by(shown)
 
 
+def settled(chosen: Sequence[Engine], table: Table, rows: NDArray[np.intp]) -> list[Engine]:
+    """Give the engines as they hold for these requests: a provider's values for their model, where all have the same.
+
+    Where models differ in them, the provider stays as it is, and each request follows its own model's values anyway.
+    """
+    numbers = np.unique(np.frombuffer(table.model, np.int32)[rows]).tolist()
+    found = []
+    for engine in chosen:
+        own = [engine.for_model(table.models.values[number]) for number in numbers]
+        same = {(e.match, e.granularity, e.minimum, e.ttl, e.stored) for e in own}
+        found.append(own[0] if len(same) == 1 and engine.kind == "provider" else engine)
+    return found
+
+
 def marking(chosen: Sequence[Engine]) -> Callable[[Request], str | None]:
     """Say for which requests cache marks are to be found: where an engine, chosen or shown by the log, reads them.
 

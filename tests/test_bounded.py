@@ -271,3 +271,24 @@ def test_what_a_provider_does_not_store_is_told_from_new_text(tmp_path, model):
     assert engines_["sglang"].cached_tokens >= 1500 + 60
     assert engines_["openai"].misses["not_written"] >= 60
     assert engines_["openai"].misses["cold"] == engines_["sglang"].misses["cold"]
+
+
+def breakpoints(model, second):
+    messages = [{"role": "user", "content": many(0, 1500)}, {"role": "user", "content": many(9 * second, 4)}]
+    return {"model": model, "messages": messages[: 1 + (second > 0)], "timestamp": f"2026-03-01T08:00:0{second}Z"}
+
+
+def test_the_regime_is_the_models(tmp_path, model):
+    new = analyze(str(write_log(tmp_path / "new.jsonl", [breakpoints("gpt-5.6", s) for s in range(3)])), model).engines[
+        -1
+    ]
+    assert (new.engine, new.granularity, new.ttl_s) == ("openai", 1, 1800)
+    # both later requests go on behind the breakpoint that the first one wrote at its end
+    assert new.cached_tokens == 2 * 1501
+    old = analyze(str(write_log(tmp_path / "old.jsonl", [breakpoints("gpt-4o", s) for s in range(3)])), model).engines[
+        -1
+    ]
+    assert (old.engine, old.granularity, old.cached_tokens) == ("openai", 128, 2 * 1408)
+    both = [breakpoints(name, s) for s in range(3) for name in ("gpt-5.6", "gpt-4o")]
+    mixed = analyze(str(write_log(tmp_path / "both.jsonl", both)), model).engines[-1]
+    assert mixed.cached_tokens == new.cached_tokens + old.cached_tokens
