@@ -173,6 +173,20 @@ def _sglang_share(chip: Gpu, chunk: int, tp: int) -> float:
     return (chip.memory - reserved) / chip.memory
 
 
+def step_limits(engine: str, chip: Gpu) -> tuple[int, int]:
+    """Give the tokens and the requests of a step that an engine takes by default on a GPU.
+
+    vllm 0.33.0, engine/arg_utils.py: by memory and, below 160 GiB, by whether it is a Hopper GPU; sglang 0.5.23,
+    arg_groups/memory_hook.py: by memory, with 2,048 requests and more.
+    """
+    gib = chip.memory / 2**30
+    if engine == "sglang":
+        return _chunk(gib), 2048
+    if gib >= 160:
+        return 16384, 1024
+    return (8192, 1024) if chip.name.startswith("H") else (2048, 256)
+
+
 def _chunk(gib: float) -> int:
     """Give the tokens of a prefill step that engines choose by the memory of the GPU."""
     return next((tokens for limit, tokens in ((20, 2048), (60, 4096), (160, 8192)) if gib < limit), 16384)

@@ -299,7 +299,15 @@ def _queue(form: Shape, timing: cost.Timing, served: Served, kv_dtype: str) -> Q
     most = slice(0, _SIMULATED)
     output = np.where(served.output == UNKNOWN, int(np.median(known)), served.output)
     load = queueing.Load(served.times[most], served.prompt[most], served.cached[most], np.maximum(output, 1)[most])
-    loop = queueing.server(form, timing, kv_dtype=kv_dtype, prefill_first=served.engine.name == "sglang")
+    budget, running = cost.step_limits(served.engine.name, timing.gpu)
+    loop = queueing.server(
+        form,
+        timing,
+        budget=budget,
+        max_running=running,
+        kv_dtype=kv_dtype,
+        prefill_first=served.engine.name == "sglang",
+    )
     found = queueing.effect(load, loop, form, timing)
     return None if found is None else QueueEffect(found.load, found.ttft)
 

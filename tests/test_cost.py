@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefixlint.cost import fit, flops, pool, prefill_seconds, saved_flops, timing
+from prefixlint.cost import fit, flops, pool, prefill_seconds, saved_flops, step_limits, timing
 from prefixlint.errors import ModelError, UsageError
 from prefixlint.hardware import gpu
 from prefixlint.shapes import read_shape, shape
@@ -396,6 +396,22 @@ def test_sglangs_own_share():
     assert pool(of(LLAMA_8B), "H100", "sglang").bytes == pytest.approx(
         80e9 - (512 + 1.5 * 8192 + 128) * 2**20 - of(LLAMA_8B).weight_bytes
     )
+
+
+@pytest.mark.parametrize(
+    ("engine", "chip", "tokens", "requests"),
+    [
+        ("vllm", "H100", 8192, 1024),
+        ("vllm", "A100", 2048, 256),
+        ("vllm", "L40S", 2048, 256),
+        ("vllm", "B200", 16384, 1024),
+        ("sglang", "H100", 8192, 2048),
+        ("sglang", "L40S", 4096, 2048),
+        ("sglang", "MI300X", 16384, 2048),
+    ],
+)
+def test_steps_by_default(engine, chip, tokens, requests):
+    assert step_limits(engine, gpu(chip)) == (tokens, requests)
 
 
 def test_a_model_that_does_not_fit():

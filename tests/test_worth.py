@@ -23,6 +23,7 @@ from prefixlint.engines import load
 from prefixlint.errors import ModelError, UsageError
 from prefixlint.fleet import Limits
 from prefixlint.modelfiles import embedded
+from prefixlint.reports._worth import _amount as amount
 from prefixlint.reports._worth import sparkline
 from prefixlint.results import CapacityPoint
 from prefixlint.shapes import read_shape
@@ -429,6 +430,14 @@ def test_what_a_replay_finds_is_what_a_recorder_of_its_own_finds(requests, size)
     assert one.total == two.total
     assert (one.hit(np.arange(200)) == two.hit(np.arange(200))).all()
     assert (shared.outputs() == own.outputs()).all()
+
+
+@pytest.mark.parametrize(
+    ("money", "shown"),
+    [(0.00461, "0.00461 EUR"), (0, "0.00 EUR"), (-0.5, "-0.5 EUR"), (1234.567, "1,234.57 EUR"), (None, "unknown")],
+)
+def test_small_amounts_keep_their_digits(money, shown):
+    assert amount(money, "EUR") == shown
 
 
 def test_sparkline():

@@ -205,7 +205,9 @@ def _money(one: Saving) -> str:
 
 
 def _amount(money: float | None, currency: str | None) -> str:
-    return "unknown" if money is None else f"{money:,.2f} {currency}"
+    if money is None:
+        return "unknown"
+    return f"{money:,.2f} {currency}" if abs(money) >= 1 or not money else f"{money:.3g} {currency}"
 
 
 def _waiting(effect: QueueEffect) -> str:
