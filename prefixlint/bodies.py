@@ -51,11 +51,11 @@ class Difference:
 def leaves(body: Any) -> Iterator[Leaf]:
     """Walk a body in wire order. What never reaches the prompt (temperature, user, cache markers …) is left out."""
     if not isinstance(body, dict):
-        yield from _walk("", body)
+        yield from walk("", body)
         return
     for key in _WIRE_ORDER:
         if body.get(key) is not None:
-            yield from _walk(key, body[key])
+            yield from walk(key, body[key])
 
 
 def first_difference(earlier: Any, later: Any) -> Difference | None:
@@ -120,8 +120,8 @@ def _value_difference(a: Leaf, b: Leaf, *, last: bool) -> Difference:
     return Difference(b.path, char, a.value, b.value, grows=last and char == len(a.value))
 
 
-def _walk(path: str, value: Any) -> Iterator[Leaf]:
-    """Walk without recursion: a body may be nested deeper than Python's stack."""
+def walk(path: str, value: Any) -> Iterator[Leaf]:
+    """Walk a part of a body that stands at `path`; without recursion, since it may be nested deeper than the stack."""
     stack: list[Iterator[tuple[str, Any]]] = [iter([(path, value)])]
     while stack:
         step = next(stack[-1], None)

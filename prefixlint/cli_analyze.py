@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Read only the first N requests.")
 @click.option("--warmup", default="0", metavar="N|PERCENT", help="Leave the first N requests (or N%) out of the rates.")
 @click.option("--fail-under", metavar="PERCENT", help="Exit with 1 where an engine's hit rate is below this.")
+@click.option("--redact", is_flag=True, help="Mask times, ids, addresses and other personal values in what is shown.")
 @click.option("--requests-out", metavar="FILE", help="Write one JSON line for each request.")
 @click.option("--export", metavar="FILE", help="Write an anonymous trace of block ids (Mooncake's form, 512 tokens).")
 @click.option("--export-salt", metavar="TEXT", help="Make ids that agree between the exports with this secret.")
@@ -111,6 +112,7 @@ def _options(settings: dict[str, Any]) -> Any:
         limits=_limits(settings),
         today=datetime.now(tz=UTC).date(),
         by=tuple(key.strip() for key in (settings["by"] or "").split(",") if key.strip()),
+        redact=settings["redact"],
     )
 
 

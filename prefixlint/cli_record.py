@@ -151,7 +151,7 @@ def _salt(path: str | None) -> bytes:
 
 
 def _headers(names: tuple[str, ...]) -> tuple[str, ...]:
-    from prefixlint.capture.redact import is_secret_name
+    from prefixlint.redact import is_secret_name
 
     for name in names:
         if is_secret_name(name):

@@ -14,6 +14,7 @@ from prefixlint import marks
 from prefixlint.chat import Renderer
 from prefixlint.errors import TemplateRefusedError
 from prefixlint.families import Grouper, plain_text
+from prefixlint.logrules import Observer
 from prefixlint.model import (
     BlockHashes,
     Fingerprint,
@@ -103,6 +104,7 @@ class Ingest:
     """The settings of one pass. `by` names the fields that requests are grouped by; `keep_ids` keeps request ids.
 
     `marked` says whether a request's cache marks are to be found: `explicit` ones, the `implicit` one as well, or None.
+    `observer` sees each request as it passes, to find what breaks prefixes; None where that is not asked for.
     """
 
     encoder: Encoder
@@ -112,6 +114,7 @@ class Ingest:
     server_tokens: ServerTokens | None = None
     stop_ids: frozenset[int] = frozenset()
     marked: Callable[[Request], str | None] = _unmarked
+    observer: Observer | None = None
 
     def run(self, items: Iterable[Request | Skip]) -> Ingested:
         """Read all requests; the caller may stop the iteration, what was read so far is complete."""
@@ -132,6 +135,8 @@ class Ingest:
             conversation=_conversation(request, family),
             group=tuple(field_value(request, key) for key in self.by),
         )
+        if self.observer is not None:
+            self.observer.see(request, row, family)
         out.table.cut.append(_last_not_computed(request.output, self.stop_ids))
         out.table.as_ids.append(isinstance(request.content, TokenIds))
         out.table.partial.append(isinstance(request.content, Messages) and request.content.missing is not None)

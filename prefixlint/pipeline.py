@@ -9,12 +9,27 @@ from typing import BinaryIO
 
 import numpy as np
 
-from prefixlint import bounded, counting, curves, engines, export, logs, savings, selection, simulate, summary, worth
+from prefixlint import (
+    bounded,
+    counting,
+    curves,
+    engines,
+    export,
+    logs,
+    rulebook,
+    savings,
+    selection,
+    simulate,
+    summary,
+    worth,
+)
 from prefixlint.chat import renderer
 from prefixlint.engines import Engine
 from prefixlint.errors import LogRefusedError, UsageError
 from prefixlint.fleet import Limits
 from prefixlint.ingest import Ingest, Ingested
+from prefixlint.logfindings import LogFinding
+from prefixlint.logrules import Observer, mask
 from prefixlint.logs._read import Index
 from prefixlint.model import Request, Skip
 from prefixlint.modelfiles import ModelFiles, resolve
@@ -22,6 +37,8 @@ from prefixlint.results import Analysis, Note, RequestLine
 from prefixlint.table import UNKNOWN, Kind, Table
 from prefixlint.tokens import Encoder
 from prefixlint.wording import many
+
+_READ_AT_ONCE = 512  # requests that are held while they are put into order
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +49,7 @@ class Options:
     number of requests, or a share below 1, that rates leave out. `sample` reads only that many requests. `server` says
     what the requests run on and cost; `salt` is that of an exported trace. `limits` are those of the caches; `today` is
     the day by which the age of engine facts is told (None: it is not).
+    `findings` switches the search for causes; `redact` masks personal values in what is shown, by kind.
     """
 
     model: str | None = None
@@ -51,6 +69,8 @@ class Options:
     salt: bytes | None = None
     limits: Limits = field(default_factory=Limits)
     today: dt.date | None = None
+    findings: bool = True
+    redact: bool = False
 
 
 @dataclass(slots=True)
@@ -73,6 +93,7 @@ class _Run:
     encoder: Encoder
     read: Ingested
     server: savings.Machine
+    observer: Observer | None = None
     notes: list[Note] = field(default_factory=list)
 
     @property
@@ -133,6 +154,7 @@ def _read(
     encoder = Encoder(files.tokenizer, bos=files.raw_start())
     template = renderer(files) if files.templates or files.renderer == "harmony" else None
     server = counting.server_tokens(options.tokens_from) if options.tokens_from else None
+    observer = Observer() if options.findings else None
     ingest = Ingest(
         encoder,
         template,
@@ -141,6 +163,7 @@ def _read(
         server_tokens=server,
         stop_ids=frozenset(encoder.special_ids([files.special_tokens.get("eos_token", "")])),
         marked=selection.marking(chosen),
+        observer=observer,
     )
     read = ingest.run(_selected(log.read(watch.on_bytes), options))
     if not len(read.table):
@@ -149,7 +172,7 @@ def _read(
             slug="no-requests",
             hint="--since or --sample may leave everything out" if options.since or options.sample else None,
         )
-    return _Run(files, encoder, read, machine)
+    return _Run(files, encoder, read, machine, observer)
 
 
 def _selected(items: Iterable[Request | Skip], options: Options) -> Iterator[Request | Skip]:
@@ -208,6 +231,7 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
             warmup=options.warmup,
             again=log.again,
             on_request=watch.on_request,
+            findings=_findings(run, order, options, log),
         )
     )
     study = worth.Study(
@@ -227,6 +251,22 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
         timed=order_name == "time",
     )
     return worth.add(analysis, study)
+
+
+def _findings(run: _Run, order: np.ndarray, options: Options, log: _Log) -> list[LogFinding]:
+    """Give what the log rules found. They see requests as they are read; where that is not the order of use, again."""
+    observer = run.observer
+    if observer is None:
+        return []
+    if (np.diff(order) < 0).any():
+        observer = Observer()
+        for start in range(0, order.size, _READ_AT_ONCE):
+            rows = {run.table.where(row): row for row in order[start : start + _READ_AT_ONCE].tolist()}
+            found = {rows[r.path, r.line, r.part]: r for r in log.again(rows)}
+            for row in rows.values():
+                if row in found:
+                    observer.see(found[row], row, run.table.family[row])
+    return observer.findings(rulebook.rules(), mask(personal=options.redact))
 
 
 def _replay(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from prefixlint.logfindings import LogFinding
 from prefixlint.model import MissCause, Skip
 
 LOGGED_IDS = "token ids of the log"
@@ -305,6 +306,7 @@ class Analysis:
     by: Sequence[str] = ()
     curves: Curves = Curves()
     savings: Sequence[Saving] = ()
+    findings: Sequence[LogFinding] = ()
 
 
 @dataclass(frozen=True, slots=True)

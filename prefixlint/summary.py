@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from prefixlint import attribute, bodies, fingerprints, simulate
+from prefixlint import attribute, bodies, causecost, fingerprints, simulate
 from prefixlint.bounded import Bounded
 from prefixlint.counting import Counted
 from prefixlint.fleet import Limits
 from prefixlint.ingest import Ingested
+from prefixlint.logfindings import LogFinding
 from prefixlint.logs import why_no_prompt
 from prefixlint.model import Fingerprint, Messages, MissCause, Request, Text
 from prefixlint.reported import likely_causes, reported
@@ -74,6 +75,7 @@ class Material:
     warmup: float
     again: Again
     on_request: Callable[[RequestLine], None] | None
+    findings: Sequence[LogFinding] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,9 @@ def build(material: Material) -> Analysis:
         shared_prefixes=_shared_prefixes(material),
         groups=_groups(material, account) if material.by else (),
         by=material.by,
+        findings=causecost.Measure(
+            material.table, material.rows, account.served, account.misses, _Pieces(material.encoder)
+        ).ranked(material.findings),
     )
 
 

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prefixlint import logs
-from prefixlint.capture import how, recorder, redact
+from prefixlint import logs, redact
+from prefixlint.capture import how, recorder
 from prefixlint.capture.config import RecordConfig
 from prefixlint.capture.exchange import TAIL_BYTES, Body, Exchange
 from prefixlint.capture.lines import LineMaker

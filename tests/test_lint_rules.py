@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from prefixlint import rulebook
+from prefixlint import logrules, logs, rulebook
 from prefixlint.checks import checks
 from prefixlint.errors import ConfigError, UsageError
 from tests.linting import codes, findings, places
@@ -23,7 +23,13 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("rule", "example"), EXAMPLES)
-def test_the_examples_of_a_page_do_what_it_says(rule, example):
+def test_the_examples_of_a_page_do_what_it_says(rule, example, tmp_path):
+    if example.language == "log":
+        log = tmp_path / "example.jsonl"
+        log.write_text(example.text, encoding="utf-8")
+        seen = {finding.rule.code for finding in logrules.check(logs.read([str(log)]), RULES)}
+        assert seen == ({rule.code} if example.section == "Example" else set())
+        return
     name = example.name or ENDINGS[example.language]
     found = places({name: example.text})
     if example.section == "Example":

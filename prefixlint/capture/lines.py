@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from prefixlint.capture import redact
+from prefixlint import redact
 from prefixlint.capture.config import RecordConfig
 from prefixlint.capture.exchange import Exchange
 from prefixlint.capture.responses import Reply, decoded, read_reply

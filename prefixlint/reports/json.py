@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from prefixlint.logfindings import as_json as as_finding
 from prefixlint.reports import Look
 from prefixlint.reports import _worth as worth
 from prefixlint.results import (
@@ -90,7 +91,7 @@ def as_json(result: Analysis) -> dict[str, Any]:
         "shared_prefixes": [_shared(s) for s in result.shared_prefixes],
         "by": list(result.by),
         "groups": [_group(g) for g in result.groups],
-        "findings": [],
+        "findings": [as_finding(f) for f in result.findings],
         "what_if": [],
         "curves": worth.curves(result.curves),
         "savings": [worth.saving(s) for s in result.savings],

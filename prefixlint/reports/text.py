@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from prefixlint.model import MissCause
 from prefixlint.reports import Look
+from prefixlint.reports._causes import causes
 from prefixlint.reports._terminal import (
     Style,
     columns,
@@ -65,6 +66,7 @@ def analysis(result: Analysis, look: Look) -> str:
         _rates(result, style, look.width),
         _likely(result, style, look.width),
         _misses(result, style, look.width),
+        causes(result, style, look.width),
         _groups(result, style, look),
         _families(result, style, look),
         _prefixes(result, style, look),

@@ -1,0 +1,88 @@
+"""What a request log shows, as findings: one cause is one finding, with an example pair of requests. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from prefixlint.findings import Confidence, Rule, Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """An example: the later request's file and line, and the line of the request that it is compared with."""
+
+    path: str
+    line: int
+    other_line: int
+    at_path: str
+    char: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogFinding:
+    """One cause that a log shows. The fields are those of the documented finding; `at` is where the example parts.
+
+    `rows` are the numbers of the requests whose shared prefix ends here, in the order in which they were seen, and
+    `partners` those of the requests that each is compared with. `families` are the templates concerned.
+    `tokens_at_risk` is estimated from the characters of the example.
+    """
+
+    rule: Rule
+    severity: Severity
+    confidence: Confidence
+    message: str
+    where: Where
+    values: tuple[str, str] | None
+    excerpt: str
+    requests: int
+    kind: str
+    examples: tuple[Where, ...] = ()
+    families: tuple[int, ...] = ()
+    rows: Sequence[int] = ()
+    partners: Sequence[int] = ()
+    tokens_at_risk: int | None = None
+    tokens_lost: Mapping[str, int] | None = None
+    masked_by: str | None = None
+    fingerprint: str = ""
+
+
+def as_json(finding: LogFinding) -> dict[str, Any]:
+    """Give a finding as the documented JSON."""
+    where = finding.where
+    return {
+        "rule": finding.rule.code,
+        "name": finding.rule.name,
+        "severity": finding.severity.word,
+        "confidence": finding.confidence.word,
+        "path": where.path,
+        "line": where.line,
+        "column": 1,
+        "end_line": where.line,
+        "end_column": 1,
+        "message": finding.message,
+        "excerpt": finding.excerpt,
+        "tokens_at_risk": finding.tokens_at_risk,
+        "masked_by": finding.masked_by,
+        "fingerprint": finding.fingerprint,
+        "related": [
+            {
+                "path": other.path,
+                "line": other.line,
+                "column": 1,
+                "message": f"also here, compared with line {other.other_line}: {other.at_path}, character {other.char}",
+            }
+            for other in finding.examples
+        ],
+        "fix": None,
+        "at": {"line": where.line, "other_line": where.other_line, "path": where.at_path, "char": where.char},
+        "values": list(finding.values) if finding.values is not None else None,
+        "requests": finding.requests,
+        "tokens_lost": dict(finding.tokens_lost) if finding.tokens_lost is not None else None,
+    }
+
+
+def with_losses(finding: LogFinding, losses: Mapping[str, int]) -> LogFinding:
+    """Give a finding with the tokens that each engine computes again for its sake."""
+    return replace(finding, tokens_lost=dict(losses))

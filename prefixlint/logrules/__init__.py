@@ -1,0 +1,133 @@
+"""What a request log shows about prompts: which value, block or habit ends the prefix that requests could share.
+
+Requests are compared in pairs: with the previous turn of their conversation where there is one, and with the latest
+request of their template. Needs neither a tokenizer nor an engine. What is expected is no finding: a new conversation,
+a new version, a summary, a call on the side that does not repeat the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from prefixlint.families import Grouper
+from prefixlint.findings import Rule
+from prefixlint.logfindings import LogFinding, as_json
+from prefixlint.logrules import _heads, _history, _settings, _single
+from prefixlint.logrules._causes import Causes
+from prefixlint.logrules._hits import At, Hit
+from prefixlint.logrules._tracks import MEMORY, Match, Tracks
+from prefixlint.logrules._view import View, view
+from prefixlint.model import Request, Skip
+from prefixlint.redact import Redactor
+
+__all__ = ["At", "Hit", "LogFinding", "Observer", "as_json", "check", "compare", "mask"]
+
+_CONTINUES = frozenset({"append", "edited", "window"})
+
+
+def mask(*, personal: bool = False) -> Callable[[str], str]:
+    """Give what hides credentials in shown values; with `personal` also times, ids, addresses and the like, by kind."""
+    return Redactor(b"", personal=personal).text
+
+
+def check(
+    requests: Iterable[Request | Skip],
+    rules: Mapping[str, Rule],
+    *,
+    masked: Callable[[str], str] | None = None,
+) -> list[LogFinding]:
+    """Give the findings of a log whose requests come in order; `masked` hides what must not be shown."""
+    observer = Observer()
+    for row, request in enumerate(item for item in requests if isinstance(item, Request)):
+        observer.see(request, row)
+    return observer.findings(rules, masked)
+
+
+def compare(earlier: Request, later: Request) -> list[Hit]:
+    """Say what differs between two requests taken as two turns of one conversation; in the order of the prompt."""
+    one, two = view(earlier, 0), view(later, 1)
+    if one is None or two is None:
+        return []
+    return sorted(_turn(one, two)[0], key=lambda hit: hit.rank)
+
+
+@dataclass(slots=True)
+class Observer:
+    """Sees the requests of a log one by one; keeps the latest turn of each conversation and the causes found."""
+
+    memory: int = MEMORY
+    _tracks: Tracks = field(init=False)
+    _causes: Causes = field(default_factory=Causes)
+    _grouper: Grouper = field(default_factory=Grouper)
+
+    def __post_init__(self) -> None:
+        self._tracks = Tracks(self.memory)
+
+    def see(self, request: Request, row: int, family: int | None = None) -> None:
+        """Compare a request with those before it. `row` names it in the findings; `family` is its template if known."""
+        here = view(request, row)
+        if here is None:
+            return
+        family = self._grouper.add(request) if family is None else family
+        match, sibling = self._tracks.add(here, family)
+        self._causes.add(None, here, _single.hits(here), row=row, family=family)
+        earlier, hits, track = _hits(match, sibling, here)
+        if earlier is not None:
+            self._causes.pair(family, track, same=track is not None)
+            if hits:
+                self._causes.add(earlier, here, hits, row=row, family=family, track=track)
+        self._causes.seen(here, row)
+
+    def findings(self, rules: Mapping[str, Rule], masked: Callable[[str], str] | None = None) -> list[LogFinding]:
+        """Give what the requests seen so far show, for the rules that are wanted."""
+        return self._causes.findings(rules, mask() if masked is None else masked)
+
+
+def _hits(match: Match | None, sibling: View | None, here: View) -> tuple[View | None, list[Hit], int | None]:
+    """Compare with the previous turn; without one, with the latest request of the template."""
+    if match is not None:
+        earlier = match.track.view
+        hits, relation = _turn(earlier, here)
+        if relation in _CONTINUES or hits:
+            return earlier, hits, match.track.number
+    if sibling is None or (sibling.session is not None and sibling.session == here.session and match is not None):
+        return None, [], None
+    return sibling, _sibling(sibling, here), None
+
+
+def _turn(earlier: View, later: View) -> tuple[list[Hit], str]:
+    if not _heads.alike(earlier, later) or (earlier.tools and not later.tools):
+        return _side_call(earlier, later)
+    compared = _history.compare(earlier, later)
+    if compared.relation not in _CONTINUES:
+        return [], compared.relation
+    hits = [
+        *_settings.changes(earlier, later),
+        *_settings.schema(earlier, later, same=True),
+        *_heads.tools(earlier, later, same=True),
+        *_heads.system(earlier, later, same=True),
+        *compared.hits,
+    ]
+    if not hits:
+        hits += _single.jumped(earlier, later)
+    return hits, compared.relation
+
+
+def _side_call(earlier: View, later: View) -> tuple[list[Hit], str]:
+    """Report a call that sends most of a history again behind another head; shorter ones are as they should be."""
+    shared = len(earlier.keys & later.keys)
+    if shared < 2 or shared * 2 < len(earlier.messages):
+        return [], "side"
+    return [_heads.side_call(earlier, later)], "side"
+
+
+def _sibling(earlier: View, later: View) -> list[Hit]:
+    if earlier.model != later.model:
+        return []
+    return [
+        *_settings.schema(earlier, later, same=False),
+        *_heads.tools(earlier, later, same=False),
+        *_heads.system(earlier, later, same=False),
+        *_heads.opening(earlier, later),
+    ]

@@ -1,0 +1,284 @@
+"""From hits to findings: one cause is one finding, however many requests show it; what is expected is left out."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from prefixlint.findings import Confidence, Rule, Severity
+from prefixlint.logfindings import LogFinding, Where
+from prefixlint.logrules._hits import Hit
+from prefixlint.logrules._view import View
+from prefixlint.redact import SECRET, is_secret_name
+from prefixlint.wording import many
+
+_EXAMPLES = 8  # pairs of lines that a finding names besides the first
+_VALUES = 64  # distinct values that are counted
+_SHOWN = 80  # characters of a value that are shown
+_MASKED = 2_000  # characters of a value that are looked through for credentials
+_CHARS = 4  # characters of a token, roughly, where nothing was counted
+_FEW = 3  # requests; fewer say nothing about how often a value changes
+_PAIRS = 10  # compared pairs from which on a single change is a new version and not a habit
+_RARE = 0.05
+_LEADS = 4  # words before values of one kind that are told apart
+_OFTEN = 4  # requests per output schema from which on it is one of a few tasks
+
+
+_PROVEN = {"PFX403": Severity.WARNING}
+"""Rules that are a guess about sources and certain about a log."""
+
+
+def _rows() -> array[int]:
+    return array("L")
+
+
+@dataclass(slots=True)
+class _Cause:
+    hit: Hit
+    where: Where
+    risk: int
+    first_row: int
+    requests: int = 0
+    turns: int = 0
+    siblings: int = 0
+    pairs: int = 0
+    sure: int = 0
+    mild: bool = True
+    rows: array[int] = field(default_factory=_rows)
+    partners: array[int] = field(default_factory=_rows)
+    values: set[int] = field(default_factory=set)
+    states: set[int] = field(default_factory=set)
+    families: dict[int, int] = field(default_factory=dict)
+    tracks: Counter[int] = field(default_factory=Counter)
+    examples: list[Where] = field(default_factory=list)
+    behind: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Causes:
+    """Collects the hits of a log."""
+
+    _causes: dict[tuple[Any, ...], _Cause] = field(default_factory=dict)
+    _pairs: Counter[tuple[int, bool]] = field(default_factory=Counter)
+    _last: dict[int, int] = field(default_factory=dict)
+    _turns: Counter[int] = field(default_factory=Counter)
+    _leads: dict[tuple[Any, ...], dict[Any, tuple[Any, ...]]] = field(default_factory=dict)
+
+    def seen(self, view: View, row: int) -> None:
+        """Remember when each model, set of tools and system text was last used."""
+        for state in _states(view):
+            self._last[state] = row
+
+    def pair(self, family: int, track: int | None, *, same: bool) -> None:
+        """Count a comparison, whatever it shows."""
+        self._pairs[family, same] += 1
+        if track is not None:
+            self._turns[track] += 1
+
+    def add(
+        self,
+        earlier: View | None,
+        later: View,
+        hits: Iterable[Hit],
+        *,
+        row: int,
+        family: int,
+        track: int | None = None,
+    ) -> None:
+        """Take in what one request shows, in the order in which the model reads it."""
+        ordered = sorted(hits, key=lambda hit: hit.rank)
+        known: set[tuple[Any, ...]] = set()
+        first = next((hit for hit in ordered if hit.code != "PFX502" and earlier is not None), None)
+        for hit in ordered:
+            key = self._key(hit)
+            if key in known:
+                continue
+            known.add(key)
+            line = earlier.line if earlier is not None else later.line
+            where = Where(later.path, later.line, line, hit.at.path, hit.at.char)
+            cause = self._causes.get(key)
+            if cause is None:
+                cause = self._causes[key] = _Cause(hit, where, _risk(hit, earlier), row)
+            elif len(cause.examples) < _EXAMPLES:
+                cause.examples.append(where)
+            self._count(cause, hit, earlier, family=family, track=track)
+            if first is not None and hit is not first:
+                cause.behind[self._key(first)] += 1
+            elif first is not None and earlier is not None:
+                cause.rows.append(row)
+                cause.partners.append(earlier.row)
+
+    def _key(self, hit: Hit) -> tuple[Any, ...]:
+        """Give the key of a hit's cause; values before which ever other words stand are one cause."""
+        if len(hit.key) != 3:
+            return hit.key
+        known = self._leads.setdefault((*hit.key[:2], hit.at.path.partition("[")[0]), {})
+        if hit.key[2] not in known and len(known) >= _LEADS:
+            return next(iter(known.values()))
+        return known.setdefault(hit.key[2], hit.key)
+
+    def _count(self, cause: _Cause, hit: Hit, earlier: View | None, *, family: int, track: int | None) -> None:
+        cause.requests += 1
+        cause.turns += hit.same
+        cause.siblings += not hit.same
+        cause.sure = max(cause.sure, hit.sure)
+        cause.mild = cause.mild and hit.mild
+        cause.families[family] = cause.families.get(family, 0) + 1
+        if track is not None:
+            cause.tracks[track] += 1
+        if len(cause.values) < _VALUES:
+            cause.values.add(hash(hit.after))
+        if earlier is not None and len(cause.states) < _FEW:
+            cause.states.add(_states(earlier)[0 if hit.rank[0] < 0 else 1 if hit.rank[0] == 0 else 2])
+
+    def findings(self, rules: Mapping[str, Rule], mask: Callable[[str], str]) -> list[LogFinding]:
+        """Give the findings in order of their lines, without what is expected."""
+        kept = {}
+        for key, cause in self._causes.items():
+            cause.pairs = sum(self._pairs[f, True] + self._pairs[f, False] for f in cause.families)
+            if cause.hit.code in rules and not self._expected(cause):
+                kept[key] = cause
+        prints = {key: _fingerprint(cause) for key, cause in kept.items()}
+        found = [
+            _finding(cause, rules[cause.hit.code], prints, prints[key], mask=mask, turns=self._turns)
+            for key, cause in kept.items()
+        ]
+        return sorted(found, key=lambda f: (f.where.path, f.where.line, f.rule.code, f.where.at_path))
+
+    def _expected(self, cause: _Cause) -> bool:
+        """Tell whether a cause is no fault: a constant, a new version, one of a few tasks."""
+        hit = cause.hit
+        if hit.key[-1] == "single" or (hit.code == "PFX109" and hit.before == ""):
+            others = any(other.hit.code == hit.code and other is not cause for other in self._pairwise())
+            return others or (cause.requests > 1 and len(cause.values) == 1 and hit.code == "PFX110")
+        if hit.code == "PFX307" and not cause.turns:
+            return cause.siblings > _OFTEN * len(cause.values) or (cause.siblings * 2 < cause.pairs)
+        if self._new_version(cause):
+            return True
+        if not cause.turns and hit.kind in ("text", "retrieval", "environment", "value"):
+            often = cause.siblings >= cause.pairs * _RARE
+            return cause.pairs >= _PAIRS and not (often and len(cause.values) > 2)
+        return False
+
+    def _pairwise(self) -> Iterator[_Cause]:
+        return (c for c in self._causes.values() if c.hit.before)
+
+    def _new_version(self, cause: _Cause) -> bool:
+        """Tell whether all requests before had one state and none has it again: a deployment, not a habit."""
+        if cause.hit.code == "PFX102" or cause.hit.rank[0] >= 2 or len(cause.states) != 1:
+            return False
+        if cause.hit.rank[0] < 0 and cause.hit.code != "PFX504":
+            return False
+        gone = self._last.get(next(iter(cause.states)), -1) < cause.first_row
+        return gone and (cause.requests >= _FEW or cause.pairs >= _PAIRS)
+
+
+def _states(view: View) -> tuple[int, int, int]:
+    return hash(("model", view.model)), hash(("tools", view.tools_key)), hash(("head", view.head_text))
+
+
+def _risk(hit: Hit, earlier: View | None) -> int:
+    """Estimate the tokens behind a place that both requests have."""
+    if earlier is None or not hit.same:
+        return hit.tail // _CHARS
+    part, position, _ = hit.rank
+    if part < 1:
+        chars = earlier.size
+    elif part == 1:
+        chars = max(0, earlier.size - position)
+    else:
+        chars = sum(message.size for message in earlier.messages[position:])
+    return chars // _CHARS
+
+
+def _fingerprint(cause: _Cause) -> str:
+    """Give a hash that stays when lines move: rule, kind and place."""
+    place = repr((cause.hit.key, cause.where.path)).encode("utf-8", "replace")
+    return hashlib.blake2b(place, digest_size=8).hexdigest()
+
+
+def _finding(
+    cause: _Cause,
+    rule: Rule,
+    prints: Mapping[tuple[Any, ...], str],
+    fingerprint: str,
+    *,
+    mask: Callable[[str], str],
+    turns: Mapping[int, int],
+) -> LogFinding:
+    hit = cause.hit
+    values = _values(hit, mask)
+    severity = max(rule.severity, _PROVEN.get(rule.code, rule.severity))
+    if cause.mild or cause.sure < 2 or _is_rare(cause, turns):
+        severity = Severity.INFO
+    masked = None
+    if cause.behind and not cause.rows:
+        masked = next((prints[k] for k, _ in cause.behind.most_common() if k in prints), None)
+    message = f"{hit.what}{_shown(values)}, in {many(cause.requests, 'request')}"
+    return LogFinding(
+        rule=rule,
+        severity=severity,
+        confidence=Confidence(max(1, cause.sure)),
+        message=message if "_" in message.split(None, 1)[0] else message[:1].upper() + message[1:],
+        where=cause.where,
+        values=values,
+        excerpt="" if values is None else values[1] or values[0],
+        requests=cause.requests,
+        kind=hit.kind,
+        examples=tuple(cause.examples),
+        families=tuple(cause.families),
+        rows=cause.rows,
+        partners=cause.partners,
+        tokens_at_risk=cause.risk,
+        masked_by=masked,
+        fingerprint=fingerprint,
+    )
+
+
+def _is_rare(cause: _Cause, turns: Mapping[int, int]) -> bool:
+    """Tell whether a history was shortened once in long conversations: that is how it should be done."""
+    if cause.hit.code != "PFX401" or cause.hit.kind not in ("cleared", "removed"):
+        return False
+    return bool(cause.tracks) and all(n == 1 and turns.get(track, 0) >= _PAIRS for track, n in cause.tracks.items())
+
+
+def _values(hit: Hit, mask: Callable[[str], str]) -> tuple[str, str] | None:
+    if not hit.before and not hit.after:
+        return None
+    name = hit.at.path.rpartition(".")[2]
+    words = str(hit.key[-1]).rstrip(" :=\"'").split()
+    if is_secret_name(name) or (words and is_secret_name(words[-1])):
+        return SECRET, SECRET
+    before, after = hit.before, hit.after
+    if len(before) > _SHOWN and len(after) > _SHOWN:
+        before, after = _around(before, after)
+    return _cut(mask(before[:_MASKED])), _cut(mask(after[:_MASKED]))
+
+
+def _around(before: str, after: str) -> tuple[str, str]:
+    """Move two long values to where they begin to differ."""
+    from prefixlint.bodies import common_prefix
+
+    same = common_prefix(before, after)
+    if same <= _SHOWN // 2:
+        return before, after
+    start = same - _SHOWN // 4
+    return f"…{before[start:]}", f"…{after[start:]}"
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split()) if "\n" in text else text
+    return line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…"
+
+
+def _shown(values: tuple[str, str] | None) -> str:
+    if values is None:
+        return ""
+    before, after = values
+    if before and after:
+        return f" ({before!r}, then {after!r})"
+    return f" ({(before or after)!r})"

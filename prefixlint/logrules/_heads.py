@@ -1,0 +1,298 @@
+"""What differs ahead of the messages: tools and system text. Compares turns of a conversation, and siblings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from prefixlint import bodies
+from prefixlint.logrules import _values
+from prefixlint.logrules._hits import At, Hit, at, short
+from prefixlint.logrules._values import Place
+from prefixlint.logrules._view import Unit, View, dumps, unmarked
+
+CODES = {
+    "address": "PFX109",
+    "header": "PFX110",
+    "age": "PFX103",
+    "clock": "PFX101",
+    "date": "PFX102",
+    "identity": "PFX105",
+    "random": "PFX104",
+    "environment": "PFX106",
+    "counter": "PFX107",
+    "json": "PFX302",
+    "order": "PFX301",
+    "retrieval": "PFX202",
+}
+WORDS = {
+    "address": "a memory address",
+    "header": "a line that a client or gateway adds",
+    "age": "an age counted from the clock",
+    "clock": "the time of day",
+    "date": "the date",
+    "identity": "who is asking",
+    "random": "a random id",
+    "environment": "the state of the machine",
+    "counter": "a counter",
+    "json": "the same JSON, written differently",
+    "order": "the same list, in another order",
+    "retrieval": "text found for the current question",
+    "text": "text that changes from request to request",
+    "schema": "the output schema",
+}
+_STRONG = frozenset({"address", "header", "age", "clock", "date", "random"})
+_TELLING = _STRONG | {"identity", "counter", "json", "order"}
+_MANY = 6  # differences of siblings from which on they are two texts and not one with values
+_STATIC = 1_600  # characters of shared text behind a changing one that are worth to be moved ahead of it
+_SHARED = 48  # characters; two texts that share so many at their ends come from one template, however long they are
+_TOOLS = 5  # tools whose changed definitions are told apart
+_FOUND = frozenset({"facts", "memories", "context", "retrieved", "sources", "documents", "passages", "knowledge"})
+_DIGITS = re.compile(r"\d+")
+
+
+def alike(earlier: View, later: View) -> bool:
+    """Tell whether two system texts come from one template."""
+    a, b = earlier.head_text, later.head_text
+    if a == b or not a or not b:
+        return a == b
+    front = bodies.common_prefix(a, b)
+    size = min(len(a), len(b))
+    if front * 3 >= size or front >= _SHARED:
+        return True
+    back = bodies.common_prefix(a[::-1], b[::-1])
+    shared = front + min(back, size - front)
+    return shared * 3 >= size or shared >= _SHARED
+
+
+def tools(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
+    """Compare tool definitions. Siblings with other tools are other agents; a conversation's tools should stay."""
+    if earlier.tools_key == later.tools_key or not earlier.tools:
+        if not earlier.tools and later.tools and same:
+            yield _tool_set(earlier, later)
+        return
+    a, b = earlier.tool_names, later.tool_names
+    if a == b:
+        yield from _definitions(earlier, later, same=same)
+    elif sorted(a) == sorted(b):
+        where = at(later.tools_path, list(earlier.tools), list(later.tools))
+        what = "the same tools, in another order"
+        yield Hit("PFX304", "order", (0, 0, 0), where, ("PFX304",), what, ", ".join(a), ", ".join(b), same, 1)
+    elif same:
+        yield _tool_set(earlier, later)
+
+
+def _tool_set(earlier: View, later: View) -> Hit:
+    a, b = earlier.tool_names, later.tool_names
+    gone, new = [n for n in a if n not in b], [n for n in b if n not in a]
+    where = at(later.tools_path, list(earlier.tools), list(later.tools))
+    what = " and ".join(
+        f"{len(names)} {'tool was' if len(names) == 1 else 'tools were'} {verb}"
+        for names, verb in ((gone, "removed"), (new, "added"))
+        if names
+    )
+    before, after = (", ".join(n) for n in (a, b)) if not (gone or new) else (", ".join(gone), ", ".join(new))
+    what = what or "tools changed"
+    return Hit("PFX305", "tools", (0, 0, 0), where, ("PFX305",), what, before, after, same=True, tail=1)
+
+
+def _definitions(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
+    found = 0
+    for index, (a, b) in enumerate(zip(earlier.tools, later.tools, strict=True)):
+        if a is b or dumps(unmarked(a)) == dumps(unmarked(b)):
+            continue
+        found += 1
+        if found > _TOOLS:
+            return
+        where = at(f"{later.tools_path}[{index}]", a, b)
+        rank = (0, index, where.char)
+        name = later.tool_names[index]
+        if same_data(unmarked(a), unmarked(b)):
+            one, two = (dumps(unmarked(tool)).decode("utf-8", "replace") for tool in (a, b))
+            cut = max(0, bodies.common_prefix(one, two) - 20)
+            what = "tool definitions with the same content, written in another order"
+            yield Hit("PFX302", "json", rank, where, ("PFX302", "tools"), what, one[cut:], two[cut:], same, 1)
+            continue
+        place = _in_string(where)
+        what = f"the definition of the tool {name!r}" if name else "a tool's definition"
+        what += f" holds {WORDS[place.kind]}" if place and place.kind in CODES else " changes"
+        before, after = (place.before, place.after) if place else (short(where.before), short(where.after))
+        key = ("PFX306", _general(where.path) if len(earlier.tools) < 2 else "", place.kind if place else "")
+        yield Hit("PFX306", place.kind if place else "value", rank, where, key, what, before, after, same, 1)
+
+
+def same_data(a: Any, b: Any) -> bool:
+    """Tell whether two values hold the same data: key order, and the order of names in lists, do not count."""
+    return bool(a == b) or _canonical(a) == _canonical(b)
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ("{", tuple(sorted((key, _canonical(item)) for key, item in value.items())))
+    if isinstance(value, list):
+        items = [_canonical(item) for item in value]
+        return ("[", *(sorted(items) if all(isinstance(item, str) for item in items) else items))
+    return dumps(value)
+
+
+def _in_string(where: At) -> Place | None:
+    if isinstance(where.before, str) and isinstance(where.after, str):
+        return next(iter(_values.places(where.before, where.after)), None)
+    return None
+
+
+def _general(path: str) -> str:
+    return _DIGITS.sub("#", path)
+
+
+def system(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
+    """Compare system texts: in a conversation every change counts, among siblings what stands ahead of shared text."""
+    a, b = earlier.head_text, later.head_text
+    if a == b:
+        return
+    if same and _grown(a, b):
+        yield _appended(earlier, later)
+        return
+    found = _values.places(a, b)
+    if not same and len(found) > _MANY:
+        found = [place for place in found if place.kind in _STRONG]
+    last: tuple[str, int] | None = None
+    free = False
+    for number, place in enumerate(found):
+        if place.kind == "text" and free:
+            continue  # one text that is another one each time may share lines with the next
+        free = free or place.kind in ("text", "retrieval")
+        marked = not same and _is_marked(later, place.char)
+        hit = _system_hit(place, later, number, marked=marked, same=same, total=len(b))
+        if hit is None:
+            continue
+        if last is None or last[0] != hit.code or "\n" in b[last[1] : place.char]:
+            yield hit  # values of one kind in one line are one cause
+        last = hit.code, place.char
+
+
+def _grown(a: str, b: str) -> bool:
+    short_, long_ = (a, b) if len(a) < len(b) else (b, a)
+    return bool(short_) and long_.startswith(short_) and len(long_) - len(short_.rstrip()) >= 3
+
+
+def _appended(earlier: View, later: View) -> Hit:
+    a, b = earlier.head_text, later.head_text
+    char = min(len(a), len(b))
+    more = b[char:] if len(b) > len(a) else a[char:]
+    words = set(re.findall(r"[a-z]+", (a[max(0, char - 40) : char] + more[:40]).lower()))
+    where = _located(later if len(b) > len(a) else earlier, char, a[char:], b[char:])
+    retrieval = bool(words & _FOUND)
+    code, kind = ("PFX202", "retrieval") if retrieval else ("PFX407", "appended")
+    what = "a later system text is joined to the first one"
+    if retrieval:
+        what = "the system text is followed by text found for the question"
+    elif len(b) < len(a):
+        what = "text is taken off the end of the system text"
+    return Hit(code, kind, (1, char, 0), where, (code, kind), what, a[char:], b[char:], same=True, tail=1)
+
+
+def _located(view: View, char: int, before: str, after: str) -> At:
+    unit, offset = _unit(view.head, char)
+    return At(unit.path, offset, before, after)
+
+
+def _unit(head: Sequence[Unit], char: int) -> tuple[Unit, int]:
+    """Find the unit that holds a character of the joined text; between two units it is the beginning of the next."""
+    start = 0
+    for unit in head:
+        if char < start + len(unit.text):
+            return unit, max(0, char - start)
+        start += len(unit.text) + 1
+    last = head[-1]
+    return last, len(last.text)
+
+
+def _is_marked(view: View, char: int) -> bool:
+    unit, _ = _unit(view.head, char)
+    body, holder = view.body, unit.path.removesuffix(".text")
+    found = re.fullmatch(r"(\w+)\[(\d+)\]", holder)
+    if not found or not isinstance(body, dict):
+        return False
+    block = body[found[1]][int(found[2])]
+    return isinstance(block, dict) and "cache_control" in block
+
+
+def _system_hit(place: Place, later: View, number: int, *, marked: bool, same: bool, total: int) -> Hit | None:
+    kind, sure, mild = place.kind, 3, False
+    tail = place.tail + (1 if same and later.messages else 0)
+    code = CODES.get(kind)
+    if kind == "identity" and same:
+        code, kind = "PFX104", "random"
+    if code is None:
+        static = not same and place.tail >= _STATIC
+        if not same and not static and not (marked and place.tail):
+            return None
+        code, sure = "PFX201" if static and not marked else _unnamed(place, same=same, marked=marked), 2
+    elif not same:
+        if kind in ("identity", "environment", "retrieval", "json", "order") and tail < 1:
+            return None
+        mild = tail < 1 or kind == "environment"
+        sure = 2 if kind in ("retrieval", "environment", "counter") else 3
+    where = _located(later, place.char, place.before, place.after)
+    key = (code, kind, _lead(place))
+    what = f"the {'system' if later.messages else 'prompt'} text holds {WORDS.get(kind, WORDS['text'])}"
+    if code == "PFX201":
+        what = "text of each request stands ahead of text that all share"
+    rank = (1, place.char, number)
+    return Hit(code, kind, rank, where, key, what, place.before, place.after, same, min(tail, total), sure, mild)
+
+
+def _lead(place: Place) -> str:
+    """Give the words before a value that tell causes of one kind apart; none where they may be values themselves."""
+    if place.kind in ("text", "retrieval", "environment", "order", "json"):
+        return ""
+    return " ".join(_DIGITS.sub("", place.lead).split())[-24:]
+
+
+def _unnamed(place: Place, *, same: bool, marked: bool) -> str:
+    if marked and not same:
+        return "PFX501"
+    value = place.after or place.before
+    if len(value) <= 32 and "\n" not in value and place.lead.rstrip().endswith((":", "=", ">")):
+        return "PFX106"
+    return "PFX202"
+
+
+def opening(earlier: View, later: View) -> Iterator[Hit]:
+    """Compare siblings without a system text: their first message is a filled-in template."""
+    if earlier.head or later.head or not earlier.messages or not later.messages:
+        return
+    one, two = earlier.messages[0], later.messages[0]
+    a, b = one.said.text, two.said.text
+    if a == b or one.said.role != two.said.role or one.key == two.key:
+        return
+    found = _values.places(a, b)
+    if not found or len(found) > _MANY:
+        return
+    text_at = at(two.path, one.raw, two.raw)
+    for number, place in enumerate(found):
+        behind = sum(p.tail for p in found[number:])
+        static = place.kind not in _TELLING and behind >= _STATIC
+        if not static and (place.kind not in _TELLING or behind < 12 or behind * 3 < len(b)):
+            continue
+        what = f"the prompt's first text holds {'text of its own' if static else WORDS[place.kind]}"
+        where = At(text_at.path, place.char, place.before, place.after)
+        code = "PFX201" if static else CODES[place.kind]
+        rank = (2, 0, place.char)
+        key = (code, place.kind, _lead(place))
+        yield Hit(code, place.kind, rank, where, key, what, place.before, place.after, same=False, tail=behind, sure=2)
+
+
+def side_call(earlier: View, later: View) -> Hit:
+    """Describe a call that sends a history again behind another head."""
+    if earlier.tools_key != later.tools_key and earlier.tools:
+        where = at(later.tools_path, list(earlier.tools), list(later.tools))
+    else:
+        a, b = earlier.head_text, later.head_text
+        head = later if later.head else earlier
+        where = _located(head, bodies.common_prefix(a, b), a, b) if head.head else At("messages", 0, None, None)
+    what = "a call on the side sends the history again behind another head"
+    before, after = (view.head_text or f"{len(view.tools)} tools" for view in (earlier, later))
+    return Hit("PFX410", "side", (0, 0, 0), where, ("PFX410",), what, before, after, same=True, tail=1)

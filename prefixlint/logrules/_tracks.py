@@ -1,0 +1,317 @@
+"""Which earlier request one is compared with: the previous turn of its conversation, or a sibling of its template.
+
+A conversation is recognised by what it holds: a request that repeats messages of an earlier one goes on with it, even
+where some of them were changed, dropped or moved. A logged session only narrows the choice, since agents share sessions
+with the calls that they make on the side. Memory is bounded: the least recently continued conversations are forgotten.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from prefixlint.bodies import common_prefix
+from prefixlint.logrules import _values
+from prefixlint.logrules._view import Message, Said, View
+
+MEMORY = 96_000_000
+"""Characters of request bodies that are kept: the latest turn of each conversation."""
+
+_PER_KEY = 24  # conversations that are remembered for one message; `hi` opens thousands
+_EDGES = (24, 6, 2)  # characters at both ends of a first message by which a changed one is found again
+_CANDIDATES = 48
+_SURE = 4  # conversations; among so few a shared message is no accident
+_LAST = 80  # characters of a message that is not said twice by accident
+_TELLING = 200  # characters of messages that two conversations do not share by accident
+_SAME = 400  # characters of an opening by which it is found again as a whole
+_SAMPLE = 40  # messages of two turns that are compared word by word
+_STAMP = 16  # characters by which two writings of a time differ in length
+_QUERY = re.compile(r'\?[^"]*')
+_HEADS = 12  # heads of other templates that a new one is compared with
+_ALIKE = 0.5  # of the shorter head
+
+
+@dataclass(slots=True)
+class Track:
+    """The latest turn of one conversation."""
+
+    number: int
+    view: View
+    family: int
+    turns: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What a request is compared with. `same` says that it is one conversation, else the two share only a template."""
+
+    track: Track
+    same: bool
+
+
+@dataclass(slots=True)
+class Tracks:
+    """The conversations seen so far."""
+
+    memory: int = MEMORY
+    _tracks: OrderedDict[int, Track] = field(default_factory=OrderedDict)
+    _by_message: dict[int, list[int]] = field(default_factory=dict)
+    _by_edge: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    _latest: dict[int, View] = field(default_factory=dict)
+    _alias: dict[int, int] = field(default_factory=dict)
+    _heads: dict[tuple[str, ...], OrderedDict[int, str]] = field(default_factory=dict)
+    _next: int = 0
+    _kept: int = 0
+
+    def add(self, view: View, family: int) -> tuple[Match | None, View | None]:
+        """Give what a request continues (or None) and the latest request of its template, and remember it."""
+        family = self._family(view, family)
+        sibling = self._latest.get(family)
+        track = self._continued(view)
+        match = None
+        if track is not None:
+            match = Match(Track(track.number, track.view, track.family, track.turns), same=True)
+        if track is not None and _goes_on(track.view, view):
+            self._replace(track, view, family)
+        else:
+            self._open(view, family)
+        self._latest[family] = view
+        return match, sibling
+
+    def _family(self, view: View, family: int) -> int:
+        """Join a family to one with nearly the same head: short heads with ids in them look like other templates."""
+        known = self._alias.get(family)
+        if known is not None:
+            return known
+        text = view.head_text or (view.messages[0].said.text if view.messages else "")
+        key = (str(view.model), *sorted(view.tool_names))
+        heads = self._heads.setdefault(key, OrderedDict())
+        found = next((number for number, head in reversed(heads.items()) if _alike(head, text, view)), family)
+        self._alias[family] = found
+        if found == family:
+            heads[family] = text
+            if len(heads) > _HEADS:
+                heads.popitem(last=False)
+        return found
+
+    def _continued(self, view: View) -> Track | None:
+        """Find the conversation that shares most messages; of equals the nearest in setting, then the latest."""
+        if not view.messages:
+            return self._longer_text(view)
+        best: tuple[tuple[int, ...], Track] | None = None
+        for track in self._candidates(view):
+            other = track.view
+            shared = len(other.keys & view.keys)
+            leading = _leading(other, view)
+            if not _continues(other, view, shared) or not (leading or self._much(other, view, shared)):
+                continue
+            rank = (
+                int(leading == len(other.messages)),
+                shared,
+                -abs(len(other.messages) - shared),
+                int(other.head_text == view.head_text and other.tools_key == view.tools_key),
+                int(other.model == view.model) + int(other.tool_names == view.tool_names),
+                track.number,
+            )
+            if best is None or rank > best[0]:
+                best = rank, track
+        return best[1] if best is not None else self._changed_opening(view)
+
+    def _longer_text(self, view: View) -> Track | None:
+        """Find the text prompt that this one goes on from."""
+        text = view.head_text
+        found = [
+            track
+            for number in self._by_message.get(_beginning(text), ())
+            if (track := self._tracks.get(number)) is not None and text.startswith(track.view.head_text)
+        ]
+        return max(found, key=lambda track: len(track.view.head_text), default=None)
+
+    def _candidates(self, view: View) -> Iterator[Track]:
+        """Give conversations that share a message; late messages first, since openings are shared by many."""
+        seen: set[int] = set()
+        for message in reversed(view.messages):
+            for number in self._by_message.get(message.key, ()):
+                if number not in seen and number in self._tracks:
+                    seen.add(number)
+                    yield self._tracks[number]
+            if len(seen) >= _CANDIDATES:
+                return
+
+    def _much(self, earlier: View, later: View, shared: int) -> bool:
+        """Tell whether two conversations with other openings share enough to be one; many share a short answer."""
+        last = earlier.messages[-1]
+        if last.key in later.keys and (last.size >= _LAST or len(self._tracks) <= _SURE):
+            return True
+        if shared * 2 < len(earlier.messages):
+            return False
+        if len(self._tracks) <= _SURE:
+            return True
+        return sum(m.size for m in later.messages if m.key in earlier.keys) >= _TELLING
+
+    def _changed_opening(self, view: View) -> Track | None:
+        """Find a conversation of which nothing stands as it was: a block has gone from its opening, or ids are new."""
+        if len(view.messages) < 2:
+            return None
+        said = view.messages[0].said
+        opening = _opening(said)
+        for edge in _edges(opening):
+            for number in reversed(self._by_edge.get((said.role, edge), ())):
+                track = self._tracks.get(number)
+                if track is not None and _may_be_one(track.view, view) and _rewritten(track.view, view, opening):
+                    return track
+        return None
+
+    def _open(self, view: View, family: int) -> None:
+        self._next += 1
+        number = self._next
+        self._tracks[number] = Track(number, view, family)
+        self._kept += view.size
+        self._index(number, view.messages)
+        if not view.messages:
+            _push(self._by_message.setdefault(_beginning(view.head_text), []), number)
+        if view.messages:
+            said = view.messages[0].said
+            for edge in _edges(_opening(said)):
+                _push(self._by_edge.setdefault((said.role, edge), []), number)
+        self._forget()
+
+    def _replace(self, track: Track, view: View, family: int) -> None:
+        """Let a conversation go on. Its known messages stay in the index, new ones join them."""
+        known = track.view.keys
+        self._index(track.number, [message for message in view.messages if message.key not in known])
+        self._kept += view.size - track.view.size
+        track.view, track.family, track.turns = view, family, track.turns + 1
+        self._tracks.move_to_end(track.number)
+        self._forget()
+
+    def _index(self, number: int, messages: tuple[Message, ...] | list[Message]) -> None:
+        for message in messages:
+            _push(self._by_message.setdefault(message.key, []), number)
+
+    def _forget(self) -> None:
+        while self._kept > self.memory and len(self._tracks) > 1:
+            number, track = self._tracks.popitem(last=False)
+            self._kept -= track.view.size
+            for message in track.view.messages:
+                numbers = self._by_message.get(message.key)
+                if numbers is not None and number in numbers:
+                    numbers.remove(number)
+                    if not numbers:
+                        del self._by_message[message.key]
+
+
+def _push(numbers: list[int], number: int) -> None:
+    if not numbers or numbers[-1] != number:
+        numbers.append(number)
+        if len(numbers) > _PER_KEY:
+            del numbers[0]
+
+
+def _may_be_one(earlier: View, later: View) -> bool:
+    """Two requests with different sessions are two conversations, whatever they say."""
+    return earlier.session is None or later.session is None or earlier.session == later.session
+
+
+def _continues(earlier: View, later: View, shared: int) -> bool:
+    if not _may_be_one(earlier, later):
+        return False
+    if shared < 2 and len(later.messages) <= len(earlier.messages):
+        return len(later.messages) == len(earlier.messages) > 1 or _same_opening(earlier, later)
+    return True
+
+
+def _same_opening(earlier: View, later: View) -> bool:
+    """Tell whether both are a single message of one logged session: a retry, or a call on the side."""
+    return earlier.session is not None and len(earlier.messages) == len(later.messages)
+
+
+def _goes_on(earlier: View, later: View) -> bool:
+    """Tell whether a request takes the place of the one it shares messages with; else both live on, as branches."""
+    return not later.messages or len(later.messages) > len(earlier.messages) or earlier.messages[-1].key in later.keys
+
+
+def _edges(text: str) -> Iterator[str]:
+    """Give the ends of a text by which it is found again: `<` marks its end, `>` its beginning."""
+    stripped = text.strip()
+    if stripped:
+        yield "=" + stripped[:_SAME]
+    for size in _EDGES:
+        if len(stripped) >= size:
+            yield "<" + stripped[-size:]
+            yield ">" + stripped[:size]
+
+
+def _beginning(text: str) -> int:
+    return hash(("text", text[:_SAME]))
+
+
+def _leading(earlier: View, later: View) -> int:
+    """Count the messages that both begin with."""
+    count = 0
+    for x, y in zip(earlier.messages, later.messages, strict=False):
+        if x.key != y.key:
+            break
+        count += 1
+    return count
+
+
+def _rewritten(earlier: View, later: View, opening: str) -> bool:
+    """Tell whether a turn is the next one of another, with each message written in another way."""
+    other = _opening(earlier.messages[0].said)
+    if len(earlier.messages) == 1:
+        return other == opening or _contained(other, opening) or _restamped(other, opening)
+    if other != opening or len(later.messages) <= len(earlier.messages):
+        return False
+    pairs = list(zip(earlier.messages, later.messages, strict=False))[:_SAMPLE]
+    equal = sum(1 for x, y in pairs if x.said.role == y.said.role and x.said.text == y.said.text)
+    return equal * 2 >= len(pairs)
+
+
+def _opening(said: Said) -> str:
+    """Give the text of a first message; of one without text, its attachments without what signs their addresses."""
+    return said.text.strip() or "\n".join(_QUERY.sub("", item) for item in said.media)
+
+
+def _restamped(earlier: str, later: str) -> bool:
+    """Tell whether two texts differ only in values that a clock writes."""
+    if abs(len(earlier) - len(later)) > _STAMP:
+        return False
+    found = _values.places(earlier, later)
+    return 0 < len(found) <= 3 and all(place.kind in ("clock", "age", "header") for place in found)
+
+
+def _contained(earlier: str, later: str) -> bool:
+    """Tell whether one text is the other with a block before or behind it."""
+    a, b = earlier.strip(), later.strip()
+    short, long = (a, b) if len(a) < len(b) else (b, a)
+    if not short or len(short) == len(long):
+        return False
+    if long.endswith(short):
+        block = long[: -len(short)]
+        return not block[-1].isalnum() and _is_block(block)
+    if long.startswith(short):
+        block = long[len(short) :]
+        return not block[0].isalnum() and _is_block(block)
+    return False
+
+
+def _is_block(text: str) -> bool:
+    return text.lstrip()[:1] in tuple("<[({#-*=") or "\n" in text or ":" in text
+
+
+def _alike(known: str, text: str, view: View) -> bool:
+    if known == text:
+        return True
+    if not known or not text:
+        return False
+    if view.tools and not view.head:
+        return True
+    size = min(len(known), len(text))
+    front = common_prefix(known, text)
+    back = 0
+    if front / size < _ALIKE:
+        back = common_prefix(known[::-1], text[::-1])
+    return (front + min(back, size - front)) / size >= _ALIKE

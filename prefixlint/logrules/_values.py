@@ -1,0 +1,412 @@
+"""Where two texts differ, and what kind of value differs there.
+
+Kinds (a clock, an id, a counter, a name …) are told by form first, since a time of day looks like one, and by the words
+before the value where the form says nothing (`Customer 1182`). A kind holds only where both texts have it at one place.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from prefixlint.bodies import common_prefix
+
+_BACK = 100  # characters before a difference in which its value may begin
+_AHEAD = 160  # characters behind it in which the value must end
+_RESYNC = 12  # equal characters behind a value after which the texts have met again
+_PLACES = 12  # differences of one text that are told apart
+_JSON_STARTS = 40
+_LINE = 600  # characters of a line in which two values are looked for
+_REACH = 40_000  # characters behind a difference in which texts may meet again
+_LINES = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One difference of two texts: kind, where it begins (equal in both up to `start`), the two values.
+
+    `char` is the first differing character in the later text, `lead` what stands before the value in its line. `tail`
+    counts equal characters behind the value, up to the next difference or the end.
+    """
+
+    kind: str
+    char: int
+    before: str
+    after: str
+    lead: str
+    tail: int = 0
+
+
+_YEAR = r"(?:19|20)\d\d"
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
+_WEEKDAY = r"(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs)?|Fri|Sat(?:ur)?|Sun)(?:day)?"
+_DATE = (
+    rf"(?:(?:{_WEEKDAY},?\s+)?(?:{_YEAR}[-/.]\d{{1,2}}[-/.]\d{{1,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.]{_YEAR}"
+    rf"|\d{{1,2}}(?:st|nd|rd|th)?\.?\s+(?:of\s+)?{_MONTH}\.?,?\s+{_YEAR}"
+    rf"|{_MONTH}\.?\s+\d{{1,2}}(?:st|nd|rd|th)?(?:,?\s+{_YEAR})?|{_YEAR}\d{{4}}(?=T|\b))|\b{_WEEKDAY}\b)"
+)
+_TIME = (
+    r"(?:[01]?\d|2[0-3])[:h.](?:[0-5]\d)(?:[:.][0-5]\d(?:[.,]\d{1,9})?)?(?:\s?[AaPp]\.?[Mm]\b\.?)?"
+    r"(?:\s?(?:Z|UTC|GMT|[A-Z]{3,4}\b|[+-]\d\d:?\d\d))?"
+)
+_COLON_TIME = _TIME.replace("[:h.](", ":(", 1)
+_UNIT = r"(?:s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|wks?|weeks?|months?|years?)"
+_AMOUNT = rf"(?:\d+(?:[.,]\d+)?\s?{_UNIT}\b[\s,]*(?:and\s+)?)+|(?:a|an|one|a few|several)\s+{_UNIT}\s"
+
+# The order matters: the first kind that both texts have at the difference is taken.
+_FORMS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("address", re.compile(r"\b0x[0-9a-fA-F]{6,16}\b")),
+    (
+        "age",
+        re.compile(
+            rf"(?:just now|moments? ago|yesterday|(?:{_AMOUNT})\s*(?:ago|old|earlier|since|idle)\b)", re.IGNORECASE
+        ),
+    ),
+    (
+        "age",
+        re.compile(
+            rf"(?:age|uptime|elapsed|idle|updated|modified|seen|active|last \w+|since|running)\b[\w ]{{0,12}}[:=(]?\s*"
+            rf"(?:{_AMOUNT}|\d+(?:\.\d+)?\s?{_UNIT}\b)",
+            re.IGNORECASE,
+        ),
+    ),
+    ("clock", re.compile(rf"{_DATE}[T ,;_|-]{{1,3}}(?:at\s+|um\s+)?{_TIME}")),
+    ("clock", re.compile(rf"{_YEAR}-?\d\d-?\d\dT?\d{{6}}Z?")),
+    ("clock", re.compile(rf"(?<![\d:.]){_COLON_TIME}(?:,?\s+(?:on\s+)?{_DATE})?(?![\d:])")),
+    ("clock", re.compile(r"(?<![\w.])1[5-9]\d{8}(?:\d{3}|\d{6}|\d{9}|\.\d{1,9})?(?!\w|\.\d)")),
+    ("date", re.compile(_DATE)),
+    ("email", re.compile(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}")),
+    ("uuid", re.compile(r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b")),
+    ("url", re.compile(r"\bhttps?://[^\s\"'<>)\]]+")),
+    ("path", re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?(?:[\\/][\w.@+-]+){2,}[\\/]?|\b[\w.-]+(?:/[\w.-]+){2,}")),
+    ("ratio", re.compile(r"\d[\d.,_]*\s?%|\d[\d.,_]*\s*(?:/|of|out of)\s*\d[\d.,_]*")),
+    ("ip", re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?(?![\d.])")),
+    ("version", re.compile(r"\bv?\d+\.\d+\.\d+[\w.+-]*")),
+    ("token", re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z_-]*\d)(?=[\d_-]*[A-Za-z])[A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)*")),
+    ("hex", re.compile(r"(?<![A-Za-z0-9])[0-9a-f]{4,}(?![A-Za-z0-9])")),
+    ("number", re.compile(r"[-+]?[$€£]?\d[\d,_]*(?:\.\d+)?\s?[kKMG]?(?:i?B\b)?")),
+)
+
+_HEADER = re.compile(
+    r"^\s*(?:<!--\s*|\[|#\s*|//\s*)?[A-Za-z]\w*(?:-\w+)+\s*[:=]\s*[\w-]{1,40}\s*=|"
+    r"\b(?:sum|checksum|chksum|crc|cch|digest|sig|signature|hash|etag|seq)\s*[=:]\s*[\"']?[0-9a-fA-F]*\Z"
+)
+_PAIR = r"(?:[\w.-]+\s*=\s*(?:[^;,=\s]+(?:\s*[;,]\s*|\s+|\Z)|[;,]\s*|\Z))"
+_HEADED = r"\s*(?:<!--\s*)?[A-Za-z]\w*(?:-\w+)+\s*:\s*"
+_PSEUDO = re.compile(rf"{_HEADED}{_PAIR}+")
+_CHECKSUM = re.compile(
+    rf"{_HEADED}{_PAIR}*?(?:sum|checksum|crc|cch|digest|sig|hash|seq|nonce|trace)\s*=\s*(?P<value>[0-9a-fA-F]{{4,}})\b[^\n]*"
+)
+_HEX = re.compile(r"[0-9a-f]{4,}")
+_WORDS = re.compile(r"[A-Za-z][a-z]*|[A-Z]+(?![a-z])")
+
+
+def _any_of(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_IDENTITY = _any_of(
+    "customer user username tenant account member employee client company organisation organization org team name "
+    "email mail session conversation chat thread patient student owner author person subscriber guest visitor caller "
+    "workspace contact phone login nick persona buyer seller driver resident"
+)
+_RANDOM = _any_of(
+    "request req trace run nonce correlation span invocation uuid guid rid tag fence boundary delimiter id"
+)
+_ENVIRONMENT = _any_of(
+    "cwd dir directory folder path host hostname branch commit head git status repo repository build version os "
+    "platform kernel tmp temp scratch workdir pid process port node pod machine uname shell file files tab cursor "
+    "selection open opened modified untracked changes staged clipboard weather battery disk memory cpu load device "
+    "terminal venv revision sha"
+)
+_COUNTER = _any_of(
+    "step turn iteration round attempt budget left remaining used tokens token count total unread usage context "
+    "progress percent messages items pending queue quota credits balance score level retries calls page number"
+)
+_RETRIEVAL = _any_of(
+    "facts fact memory memories context retrieved search results result sources source documents document docs "
+    "passages passage snippets snippet knowledge relevant notes recall background evidence references chunks articles "
+    "related hints history summary"
+)
+_CLOCK = _any_of("now time timestamp clock epoch unix ts datetime")
+_DAY = _any_of("date today day weekday")
+
+
+def places(earlier: str, later: str) -> list[Place]:
+    """Give the differences of two texts in order, at most twelve; equal texts have none."""
+    return list(_places(earlier, later))
+
+
+def _places(earlier: str, later: str) -> Iterator[Place]:
+    i = j = 0
+    for _ in range(_PLACES):
+        same = _ahead(earlier, i, later, j)
+        i, j = i + same, j + same
+        if i == len(earlier) and j == len(later):
+            return
+        found = classify(earlier, i, later, j)
+        i, j = found[1], found[2]
+        tail = _ahead(earlier, i, later, j)
+        place = found[0]
+        yield Place(place.kind, place.char, place.before, place.after, place.lead, tail)
+        if i >= len(earlier) and j >= len(later):
+            return
+
+
+def _ahead(a: str, i: int, b: str, j: int) -> int:
+    if i == 0 and j == 0:
+        return common_prefix(a, b)
+    window = 4096
+    total = 0
+    while True:
+        x, y = a[i + total : i + total + window], b[j + total : j + total + window]
+        same = common_prefix(x, y)
+        total += same
+        if same < window:
+            return total
+
+
+def classify(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, int]:
+    """Say what differs at character `i` of the earlier and `j` of the later text, and where the values end."""
+    embedded = _same_json(earlier, i, later, j)
+    if embedded is not None:
+        kind, start, end_a, end_b = embedded
+        lead = _lead(later, j - (i - start))
+        return _place(kind, j, earlier[start:end_a], later[j - (i - start) : end_b], lead), end_a, end_b
+    for kind, form in _FORMS:
+        a = _covering(form, earlier, i)
+        b = _covering(form, later, j) if a is not None else None
+        if a is None or b is None or i - a[0] != j - b[0]:
+            continue
+        before, after = earlier[a[0] : a[1]], later[b[0] : b[1]]
+        if before == after:
+            continue
+        told = _told(kind, before, after, ends=(earlier[a[1] :][:30], later[b[1] :][:30]), line=(later, b[0]))
+        if told is not None:
+            return _place(told, j, before, after, _lead(later, b[0])), a[1], b[1]
+    return _free_text(earlier, i, later, j)
+
+
+def _place(kind: str, char: int, before: str, after: str, lead: str) -> Place:
+    return Place(kind, char, before, after, lead)
+
+
+def _covering(form: re.Pattern[str], text: str, at: int) -> tuple[int, int] | None:
+    begin = max(0, at - _BACK)
+    window = text[begin : at + _AHEAD]
+    for found in form.finditer(window):
+        start, end = found.start() + begin, found.end() + begin
+        if start > at:
+            return None
+        if end >= at and end > start:
+            return start, end
+    return None
+
+
+def _told(kind: str, before: str, after: str, *, ends: tuple[str, str], line: tuple[str, int]) -> str | None:
+    """Refine a form by what stands around it: `ends` stand behind both values, `line` says where the later begins."""
+    later, start = line
+    ahead = _line_before(later, start)
+    if kind in ("token", "hex", "number", "uuid") and _is_header(later, ahead, start):
+        return "header"
+    words = [word.lower() for word in _WORDS.findall(ahead)][-5:]
+    near = set(words)
+    behind = {word.lower() for word in _WORDS.findall(ends[1][:24].split("\n", 1)[0])[:2]}
+    if kind == "date":
+        return "clock" if all(re.match(rf".{{0,20}}?{_COLON_TIME}", end) for end in ends) else "date"
+    if kind == "clock":
+        return "age" if near & {"uptime", "elapsed"} else "clock"
+    if kind in ("email", "ip"):
+        return "identity" if kind == "email" or near & _IDENTITY else "environment"
+    if kind == "url":
+        return "identity" if near & _IDENTITY else "random" if _differs_by_id(before, after) else "environment"
+    if kind == "path":
+        return "environment"
+    if kind == "ratio":
+        return "counter"
+    if kind == "version":
+        return "environment"
+    if kind == "uuid":
+        return "identity" if _nearest(words, _IDENTITY, _RANDOM) == 0 else "random"
+    if kind in ("token", "hex"):
+        return _told_token(before, after, words)
+    if kind == "number":
+        return _told_number(words, behind)
+    return kind
+
+
+def _told_token(before: str, after: str, words: list[str]) -> str | None:
+    nearest = _nearest(words, _IDENTITY, _RANDOM, _ENVIRONMENT, _COUNTER)
+    if nearest is not None:
+        return ("identity", "random", "environment", "counter")[nearest]
+    if min(len(before), len(after)) < 4:
+        return None
+    drawn = _random(before), _random(after)
+    if all(drawn) or (any(drawn) and _HEX.fullmatch(before) and _HEX.fullmatch(after)):
+        return "random"
+    return None
+
+
+def _told_number(words: list[str], behind: set[str]) -> str:
+    near = set(words)
+    if near & _CLOCK:
+        return "clock"
+    if near & _DAY:
+        return "date"
+    nearest = _nearest(words, _IDENTITY, _COUNTER, _ENVIRONMENT, _any_of("request req trace nonce correlation"))
+    if behind & _COUNTER or nearest == 1:
+        return "counter"
+    return ("identity", "counter", "environment", "random")[nearest] if nearest is not None else "counter"
+
+
+def _random(token: str) -> bool:
+    """Tell whether a token looks drawn and not written: digits and letters in turn, or hexadecimal with a digit."""
+    if not any(sign.isdigit() for sign in token):
+        return False
+    turns = len(re.findall(r"\d+|[A-Za-z]+", token))
+    return turns >= 3 or len(token) >= 12 or _HEX.fullmatch(token) is not None
+
+
+def _differs_by_id(before: str, after: str) -> bool:
+    same = common_prefix(before, after)
+    return len(before) - same <= 64 and any(sign.isdigit() for sign in after[same:] + before[same:])
+
+
+def _nearest(words: list[str], *sets: frozenset[str]) -> int | None:
+    """Give which set the last telling word belongs to; words of a name split by underscores count each."""
+    for word in reversed(words):
+        for number, known in enumerate(sets):
+            if word in known or (word.endswith("s") and word[:-1] in known):
+                if word == "id" and number > 0 and _nearest(words[: words.index(word)], sets[0]) == 0:
+                    return 0
+                return number
+    return None
+
+
+def _is_header(text: str, line: str, at: int) -> bool:
+    """Tell whether a value stands in a line like `x-relay-meta: ver=3; sum=0a4f1` near the beginning of the text."""
+    if at > 2000:
+        return False
+    return _PSEUDO.match(line) is not None or (
+        _HEADER.search(line) is not None and ("-" in line or ";" in line or "=" in line) and text.count("\n", 0, at) < 4
+    )
+
+
+def pseudo_header(text: str) -> re.Match[str] | None:
+    """Find a line of client metadata with a checksum or serial at the beginning of a text."""
+    return _CHECKSUM.match(text)
+
+
+def _line_before(text: str, at: int) -> str:
+    start = text.rfind("\n", max(0, at - 200), at) + 1
+    return text[max(start, at - 120) : at]
+
+
+def _lead(text: str, at: int) -> str:
+    line = _line_before(text, at)
+    if not line.strip():
+        previous = text[max(0, at - 120) : at].rstrip()
+        line = previous[previous.rfind("\n") + 1 :]
+    return line[-40:]
+
+
+def _same_json(earlier: str, i: int, later: str, j: int) -> tuple[str, int, int, int] | None:
+    """Find JSON around a difference that means the same in both texts: ("json", start, end, end)."""
+    if i != j or ("{" not in earlier[max(0, i - 4000) : i + 1] and "[" not in earlier[max(0, i - 4000) : i + 1]):
+        return None
+    starts = [m.start() for m in re.finditer(r"[{\[]", earlier[max(0, i - 4000) : i + 1])]
+    decoder = json.JSONDecoder()
+    for offset in starts[:_JSON_STARTS]:
+        start = offset + max(0, i - 4000)
+        try:
+            one, end_a = decoder.raw_decode(earlier, start)
+            two, end_b = decoder.raw_decode(later, start)
+        except (ValueError, RecursionError):
+            continue
+        if end_a >= i and end_b >= j and one and one == two:
+            return "json", start, end_a, end_b
+    return None
+
+
+def _free_text(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, int]:
+    """Find where two texts meet again, and say from the words before whether what stands between has a name."""
+    start = _word_start(later, j)
+    back = j - start
+    end_a, end_b = _resync(earlier, i, later, j)
+    while later[end_b : end_b + 1].isalnum() and end_b - j < _AHEAD and earlier[end_a : end_a + 1] == later[end_b]:
+        end_a, end_b = end_a + 1, end_b + 1
+    before, after = earlier[i - back : end_a], later[start:end_b]
+    return _place(_free_kind(before, after, later, start), j, before, after, _lead(later, start)), end_a, end_b
+
+
+def _free_kind(before: str, after: str, later: str, start: int) -> str:
+    if _shuffled(before, after):
+        return "order"
+    line = _line_before(later, start) or later[max(0, start - 120) : start]
+    words = [word.lower() for word in _WORDS.findall(line)][-4:]
+    nearest = _nearest(words, _RETRIEVAL, _IDENTITY, _ENVIRONMENT)
+    if nearest is not None:
+        return ("retrieval", "identity", "environment")[nearest]
+    behind = [word.lower() for word in _WORDS.findall(later[start + len(after) : start + len(after) + 32])[:3]]
+    if after[:1].isupper() and before[:1].isupper() and len(after) < 40 and _nearest(behind, _IDENTITY) == 0:
+        return "identity"
+    above = {word.lower() for word in _WORDS.findall(later[max(0, start - 400) : start].rstrip().rpartition("\n")[2])}
+    if above & _RETRIEVAL:
+        return "retrieval"
+    return "text"
+
+
+def _shuffled(before: str, after: str) -> bool:
+    """Tell whether both hold the same lines, or the same listed words, in another order."""
+    for cut in ("\n", ",", " "):
+        a, b = ([p.strip(" -*•.;\n\t") for p in t.split(cut)] for t in (before, after))
+        if 2 <= len(a) == len(b) <= 2000 and a != b and sorted(a) == sorted(b):
+            return True
+    return False
+
+
+def _word_start(text: str, at: int) -> int:
+    start = at
+    while start > 0 and at - start < 40 and not text[start - 1].isspace():
+        start -= 1
+    return start
+
+
+def _resync(earlier: str, i: int, later: str, j: int) -> tuple[int, int]:
+    """Find where two texts meet again: in the line where they part if the next ones are equal, else at a later line."""
+    a, b = earlier[i : i + _REACH], later[j : j + _REACH]
+    if not a or not b:
+        return len(earlier), len(later)
+    line_a, line_b = a.partition("\n"), b.partition("\n")
+    if line_a[2][:_RESYNC] == line_b[2][:_RESYNC] and max(len(line_a[0]), len(line_b[0])) <= _LINE:
+        near = SequenceMatcher(None, line_a[0], line_b[0], autojunk=False).get_matching_blocks()
+        for block in near:
+            if block.size >= _RESYNC:
+                return i + block.a, j + block.b
+        return i + len(line_a[0]), j + len(line_b[0])
+    met = _next_line(a.splitlines(keepends=True)[:_LINES], b.splitlines(keepends=True)[:_LINES])
+    if met is not None:
+        return i + met[0], j + met[1]
+    tail = common_prefix(earlier[i:][::-1], later[j:][::-1])
+    return len(earlier) - tail, len(later) - tail
+
+
+def _next_line(a: list[str], b: list[str]) -> tuple[int, int] | None:
+    """Give where the nearest line that both have begins, behind the first of each."""
+    offsets: dict[str, tuple[int, int]] = {}
+    at = 0
+    for number, line in enumerate(b):
+        if number and len(line.strip()) >= _RESYNC:
+            offsets.setdefault(line, (number, at))
+        at += len(line)
+    best: tuple[int, int, int] | None = None
+    at = 0
+    for number, line in enumerate(a):
+        other = offsets.get(line) if number else None
+        if other is not None and (best is None or number + other[0] < best[0]):
+            best = number + other[0], at, other[1]
+        at += len(line)
+    return best[1:] if best is not None else None

@@ -1,0 +1,389 @@
+"""What the log rules find in small logs, at which place, and what they must leave alone."""
+
+import copy
+import itertools
+import json
+import random
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import logcases
+from logcases import RULES, assistant, call, claude, conversation, siblings, system, tool, tools, user
+
+from prefixlint import logrules, logs, rulebook
+from prefixlint.logrules import _history, _values
+from prefixlint.logrules._view import unmarked, view
+from prefixlint.model import Messages, Request, TokenIds
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "logrules"
+SNIPPETS = [json.loads(line) for line in (FIXTURES / "snippets.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def check(folder, bodies, **options):
+    path = folder / "log.jsonl"
+    path.write_text("".join(json.dumps(body, ensure_ascii=False) + "\n" for body in bodies), encoding="utf-8")
+    return logrules.check(logs.read([str(path)]), rulebook.rules(), **options)
+
+
+def codes(findings):
+    return sorted({finding.rule.code for finding in findings})
+
+
+def one(findings):
+    assert len(findings) == 1, [(f.rule.code, f.message) for f in findings]
+    return findings[0]
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda s: f"{s['rule']}-{s['verdict']}")
+def test_snippets(snippet, tmp_path):
+    found = check(tmp_path, snippet["requests"])
+    assert [f.rule.code for f in found] == ([snippet["rule"]] if snippet["verdict"] == "fire" else [])
+
+
+@pytest.mark.parametrize("name", ["checksum-line", "environment-block", "parallel-results"])
+def test_handed_cases(name):
+    folder = FIXTURES / name
+    expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
+    finding = one(logrules.check(logs.read([str(folder / "requests.jsonl")]), rulebook.rules()))
+    assert finding.rule.code == expected["verdict"]
+    assert finding.severity.word == expected["severity"]
+    assert finding.where.line == expected["line"]
+    places = [(w.other_line, w.line, w.at_path, w.char) for w in (finding.where, *finding.examples)]
+    assert places == [(*d["pair"], d["path"], d["char"]) for d in expected["divergence"]]
+    assert finding.requests == len(expected["divergence"])
+    assert logrules.check(logs.read([str(folder / "fixed.jsonl")]), rulebook.rules()) == []
+
+
+@pytest.mark.parametrize(("want", "bodies"), [c[1:] for c in logcases.CASES], ids=[c[0] for c in logcases.CASES])
+def test_cases(want, bodies, tmp_path):
+    assert codes(check(tmp_path, bodies)) == sorted(want)
+
+
+def test_one_cause_is_one_finding(tmp_path):
+    bodies = [b for k in range(60) for b in conversation(lambda t, k=k: f"Now: 10:{k:02}:{t:02}\n{RULES}")]
+    finding = one(check(tmp_path, bodies))
+    assert finding.requests == len(bodies) - 1
+    assert len(finding.examples) <= 8
+    assert finding.values == ("10:00:00", "10:00:01")
+
+
+def test_lines_and_characters_are_those_of_the_file(tmp_path):
+    finding = one(check(tmp_path, siblings([f"Now: 10:0{i}.\n{RULES}" for i in range(3)])))
+    assert (finding.where.line, finding.where.other_line) == (2, 1)
+    assert (finding.where.at_path, finding.where.char) == ("messages[0].content", len("Now: 10:0"))
+
+
+def test_the_second_block_of_a_system_prompt_is_named(tmp_path):
+    def head(i):
+        return [{"type": "text", "text": RULES}, {"type": "text", "text": f"Step {i} of 9. Go on as before."}]
+
+    history = [user("a"), assistant("b"), user("c"), assistant("d"), user("e")]
+    finding = one(check(tmp_path, [claude(history[: 2 * i + 1], head(i)) for i in range(3)]))
+    assert (finding.rule.code, finding.where.at_path, finding.where.char) == ("PFX107", "system[1].text", 5)
+
+
+def test_a_later_cause_is_masked_by_the_first(tmp_path):
+    order = list(itertools.permutations("abc"))
+    found = check(
+        tmp_path,
+        conversation(lambda t: f"Now: 10:0{t}\n{RULES}", tools=lambda t: tools([f"t{x}" for x in order[t]])),
+    )
+    first, second = sorted(found, key=lambda f: f.masked_by is not None)
+    assert (first.rule.code, second.rule.code) == ("PFX304", "PFX101")
+    assert second.masked_by == first.fingerprint
+    assert list(second.rows) == []
+
+
+def test_the_previous_turn_is_preferred_to_a_longer_accidental_prefix(tmp_path):
+    """Two conversations of one template: each turn is compared with its own conversation."""
+    a = conversation(lambda _: RULES)
+    b = copy.deepcopy(a)
+    for body in b:
+        body["messages"][1]["content"] = "something else altogether?"
+    mixed = [body for pair in zip(a, b, strict=True) for body in pair]
+    assert check(tmp_path, mixed) == []
+
+
+def test_interleaved_conversations_keep_their_own_history(tmp_path):
+    talks = []
+    for k in range(12):
+        talk = conversation(lambda _: RULES, turns=3)
+        for body in talk:
+            for message in body["messages"][1:]:
+                message["content"] += f" {k}"
+        talk[2]["messages"][2]["content"] = "[removed]"
+        talks.append(talk)
+    mixed = [talk[turn] for turn in range(3) for talk in talks]
+    finding = one(check(tmp_path, mixed))
+    assert (finding.rule.code, finding.requests) == ("PFX401", 12)
+    assert (finding.where.line, finding.where.other_line) == (25, 13)
+
+
+def test_sessions_separate_equal_texts(tmp_path):
+    bodies = [
+        {"session_id": "s1", "request": {"model": "m", "messages": [system(RULES), user("hello there")]}},
+        {
+            "session_id": "s2",
+            "request": {"model": "n", "messages": [system(RULES), user("hello there"), assistant("x"), user("y")]},
+        },
+    ]
+    assert check(tmp_path, bodies) == []
+    bodies[1]["session_id"] = "s1"
+    assert codes(check(tmp_path, bodies)) == ["PFX504"]
+
+
+def test_a_new_model_for_everybody_is_no_finding(tmp_path):
+    talks = [conversation(lambda _: RULES) for _ in range(6)]
+    for k, talk in enumerate(talks):
+        for turn, body in enumerate(talk):
+            body["messages"][1]["content"] += f" {k}"
+            body["model"] = "old" if turn == 0 else "new"
+    assert check(tmp_path, [talk[turn] for turn in range(3) for talk in talks]) == []
+    for body in talks[0]:
+        body["model"] = "old"
+    assert codes(check(tmp_path, [body for talk in talks for body in talk])) == ["PFX504"]
+
+
+def test_a_history_shortened_once_in_a_long_conversation_is_a_note(tmp_path):
+    history, bodies = [], []
+    for turn in range(16):
+        history = [
+            *history,
+            user(f"u{turn} asks for something"),
+            assistant(None, tool_calls=[call(f"c{turn}")]),
+            tool(f"c{turn}", "long result " * 30),
+        ]
+        if turn == 13:
+            history = [*history[:2], tool("c0", "[cleared]"), *history[3:]]
+        bodies.append({"messages": [system("x"), *history]})
+        history = [*history, assistant(f"a{turn}")]
+    finding = one(check(tmp_path, bodies))
+    assert (finding.rule.code, finding.severity.word) == ("PFX401", "info")
+
+
+@pytest.mark.parametrize("secret", ["sk-abcdefghijklmnop1234", "ghp_abcdefghijklmnopqrst1234"])
+def test_credentials_are_never_shown(secret, tmp_path):
+    bodies = conversation(lambda t: f"api_key: {secret[:-1]}{t}\n{RULES}")
+    shown = json.dumps([logrules.as_json(f) for f in check(tmp_path, bodies)])
+    assert secret[:-1] not in shown
+    assert "<secret>" in shown
+
+
+def test_redact_masks_values_by_kind(tmp_path):
+    bodies = siblings([f"User: {n}@corp.example\n{RULES}" for n in ("ann", "bob")])
+    masked = one(check(tmp_path, bodies, masked=logrules.mask(personal=True)))
+    assert all(value.startswith("<email:") for value in masked.values)
+    assert masked.values[0] != masked.values[1]
+    assert "corp.example" not in json.dumps(logrules.as_json(masked))
+
+
+def test_values_are_short(tmp_path):
+    bodies = conversation(lambda t: f"Known facts: {'abc'[t] * 5000}\n{RULES}")
+    finding = one(check(tmp_path, bodies))
+    assert all(len(value) <= 80 for value in finding.values)
+    assert len(finding.message) < 400
+
+
+def test_a_fingerprint_stays_when_lines_move(tmp_path):
+    bodies = conversation(lambda t: f"Now: 10:0{t}\n{RULES}")
+    clean = [{"messages": [system("Another agent."), user("hi")]}] * 3
+    assert one(check(tmp_path, bodies)).fingerprint == one(check(tmp_path, [*clean, *bodies])).fingerprint
+
+
+def test_truncated_texts_lower_confidence(tmp_path):
+    first = [system("x"), user("a"), tool("1", "result " * 20 + "…[truncated]"), user("b")]
+    later = [system("x"), user("a"), tool("1", "result " * 22 + "…[truncated]"), user("b"), assistant("c"), user("d")]
+    finding = one(check(tmp_path, [{"messages": first}, {"messages": later}]))
+    assert (finding.confidence.word, finding.severity.word) == ("low", "info")
+
+
+@pytest.mark.parametrize(
+    "bodies",
+    [
+        [],
+        [{"messages": [user("a")]}],
+        [{"messages": [user("a")]}] * 50,
+        [{"messages": [user(" ".join(random.Random(i).sample(RULES.split(), 9)))]} for i in range(50)],
+        [{"messages": []}, {"messages": [{"role": "user"}]}, {"messages": [{"role": "user", "content": None}]}],
+        [{"messages": [{"role": "user", "content": [None, 3, {"type": "text"}, {"text": 5}]}]}] * 3,
+        [{"messages": [{"role": "assistant", "tool_calls": [None, {}, {"function": None}]}, user("x")]}] * 3,
+        [
+            {"tools": [None, {}, {"function": 3}, "x"], "messages": [user("x")]},
+            {"tools": [{}], "messages": [user("x")]},
+        ],
+    ],
+    ids=["empty", "one", "identical", "unrelated", "bare", "parts", "calls", "tools"],
+)
+def test_nothing_is_invented(bodies, tmp_path):
+    requests = [
+        Request("x", i, Messages(body.get("messages", ()), body.get("tools", ())), "openai-chat", body=body)
+        for i, body in enumerate(bodies, 1)
+    ]
+    assert logrules.check(requests, rulebook.rules()) == []
+
+
+def test_requests_without_text_are_passed_over():
+    assert logrules.check([Request("x", 1, TokenIds([1, 2]), "vllm")] * 3, rulebook.rules()) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_shuffled_order_invents_nothing(seed, tmp_path):
+    bodies = [b for k in range(8) for b in conversation(lambda _: RULES, turns=4)]
+    for number, body in enumerate(bodies):
+        for message in body["messages"][1:]:
+            message["content"] += f" ({number // 4})"
+    random.Random(seed).shuffle(bodies)
+    assert check(tmp_path, bodies) == []
+
+
+def test_memory_is_bounded():
+    observer = logrules.Observer(memory=50_000)
+    for number in range(200):
+        body = {"messages": [system(RULES), user(f"{number} " + "word " * 400)]}
+        observer.see(Request("x", number, Messages(body["messages"]), "openai-chat", body=body), number)
+    assert observer._tracks._kept <= 50_000
+    assert len(observer._tracks._tracks) < 40
+    assert len(observer._tracks._by_message) < 60
+
+
+def test_only_the_rules_that_are_wanted(tmp_path):
+    path = tmp_path / "log.jsonl"
+    bodies = conversation(lambda t: f"Now: 10:0{t}\n{RULES}")
+    path.write_text("".join(json.dumps(body) + "\n" for body in bodies))
+    rules = {code: rule for code, rule in rulebook.rules().items() if code != "PFX101"}
+    assert logrules.check(logs.read([str(path)]), rules) == []
+
+
+def test_output_does_not_depend_on_hashing(tmp_path):
+    bodies = [body for _, _, some in logcases.CASES for body in some]
+    shown = [logrules.as_json(f) for f in check(tmp_path, bodies)]
+    assert shown == [logrules.as_json(f) for f in check(tmp_path, bodies)]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "kind"),
+    [
+        ("at 09:59 sharp", "at 10:00 sharp", "clock"),
+        ("on 2031-03-04 we", "on 2031-03-05 we", "date"),
+        ("on 2031-03-04 23:59 we", "on 2031-03-05 00:01 we", "clock"),
+        ("Tuesday, March 4, 2031", "Wednesday, March 5, 2031", "date"),
+        ("seen 59 seconds ago", "seen 1 minute ago", "age"),
+        ("9 of 10 done", "10 of 10 done", "counter"),
+        ("used 99% of it", "used 100% of it", "counter"),
+        ("req_id=a8f3k2j4 go", "req_id=b7d1m9x2 go", "random"),
+        ("user id: 81", "user id: 94", "identity"),
+        ("mail ann@x.example now", "mail bob@x.example now", "identity"),
+        ("cwd: /srv/a/b", "cwd: /srv/a/c", "environment"),
+        ('x {"a": 1, "b": 2} y', 'x {"b": 2, "a": 1} y', "json"),
+        ("tags: red, green, blue.", "tags: blue, red, green.", "order"),
+        ("<A object at 0x7f00aa11bb22>", "<A object at 0x7f00aa11cc33>", "address"),
+    ],
+)
+def test_kinds_of_values(earlier, later, kind):
+    place = _values.places(earlier, later)[0]
+    assert place.kind == kind
+    assert earlier[: place.char] == later[: place.char]
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+@settings(deadline=None)
+def test_places_are_where_texts_differ(earlier, later):
+    found = _values.places(earlier, later)
+    assert bool(found) == (earlier != later)
+    if found:
+        char = found[0].char
+        assert earlier[:char] == later[:char]
+        assert earlier[char : char + 1] != later[char : char + 1]
+
+
+_MESSAGES = st.lists(
+    st.builds(
+        lambda role, text: {"role": role, "content": text}, st.sampled_from(["user", "assistant"]), st.text(max_size=6)
+    ),
+    max_size=7,
+)
+
+
+def _view(messages, row):
+    return view(Request("x", row, Messages(messages), "openai-chat", body={"messages": messages}), row)
+
+
+@given(_MESSAGES, _MESSAGES)
+@settings(deadline=None)
+def test_any_two_histories_can_be_compared(first, second):
+    compared = _history.compare(_view(first, 0), _view(second, 1))
+    if first == second[: len(first)]:
+        assert compared.relation in ("append", "repeat")
+        assert not compared.hits
+    if compared.relation in ("branch", "compaction", "rewind"):
+        assert not compared.hits
+
+
+@given(_MESSAGES, _MESSAGES)
+@settings(deadline=None)
+def test_appending_is_never_a_finding(history, more):
+    requests = [
+        Request("x", line, Messages(m), "openai-chat", body={"messages": m})
+        for line, m in enumerate((history, history + more, history + more + history), 1)
+    ]
+    found = logrules.check(requests, rulebook.rules())
+    assert not [f for f in found if f.rule.code.startswith("PFX4")]
+
+
+@pytest.mark.parametrize("seed", [3, 8])
+def test_hostile_nesting_is_no_danger(seed):
+    deep = {"type": "text", "text": "x"}
+    for _ in range(300):
+        deep = {"a": [deep]}
+    body = {"messages": [{"role": "user", "content": [deep]}, user("b" * seed)]}
+    requests = [Request("x", i, Messages(body["messages"]), "openai-chat", body=body) for i in (1, 2)]
+    assert logrules.check(requests, rulebook.rules()) == []
+
+
+def test_markers_are_no_text():
+    block = {"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}
+    assert unmarked([block, {"cachePoint": {"type": "default"}}]) == [{"type": "text", "text": "a"}]
+    plain = [{"type": "text", "text": "a"}]
+    assert unmarked(plain) is plain
+
+
+def test_a_marker_too_far_from_the_last_one(tmp_path):
+    mark = {"cache_control": {"type": "ephemeral"}}
+
+    def text(value, **more):
+        return {"role": "user", "content": [{"type": "text", "text": value, **more}]}
+
+    history = [text("word " * 400, **mark)]
+    filler = [m for i in range(15) for m in (assistant(f"a{i}"), user(f"u{i}"))]
+    far = one(check(tmp_path, [claude(history), claude([text("word " * 400), *filler, text("end", **mark)])]))
+    assert (far.rule.code, far.where.line) == ("PFX501", 2)
+    assert check(tmp_path, [claude(history), claude([text("word " * 400), *filler[:8], text("end", **mark)])]) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x-a: " + "a=" * 4000,
+        "x-a: " + "a-" * 4000,
+        "1 m " * 3000,
+        "[" * 5000,
+        "a@" * 4000,
+        "/a" * 4000,
+        "x-a-" * 3000 + ":",
+        "9" * 9000,
+    ],
+    ids=["pairs", "dashes", "ages", "brackets", "mails", "paths", "names", "digits"],
+)
+def test_hostile_texts_take_no_time(text):
+    started = time.perf_counter()
+    for other in (text + "1", text[:-2] + "zz", "q" + text, text[: len(text) // 2] + "é" + text[len(text) // 2 :]):
+        assert _values.places(text, other)
+        _values.pseudo_header(other)
+    assert time.perf_counter() - started < 5
