@@ -102,7 +102,9 @@ class _Engine:
         self._engine = engine if published else engine.with_granularity(setting.block_size)
         # The order in which published traces are evaluated, and the one in which engines let go of blocks.
         self._order: capacity.Order = "head_first" if published else "tail_first"
-        self._cap = not published and not (recorder.of_blocks and self._engine.granularity == 1)
+        # A cap of one token off whole blocks is a token a request at most, and left out.
+        whole = recorder.of_blocks and self._engine.granularity == 1
+        self._cap = self._engine.cap == "length_minus_one" and not whole
 
     def curves(self) -> Curves:
         if not len(self._recorder):

@@ -265,6 +265,13 @@ def test_warm_up_is_left_out_of_the_curve(short, trace):
     assert size.ceiling == pytest.approx(result.engines[0].hit_rate)
 
 
+@pytest.mark.parametrize("name", ["lmcache", "tensorrt-llm", "ideal", "sglang", "vllm"])
+def test_every_engine_with_a_pool_ends_at_its_own_hit_rate(name):
+    result = pipeline.analyze([DEMO], pipeline.Options(engines=[name]))
+    (size,) = result.curves.sizes
+    assert size.ceiling == pytest.approx(result.engines[0].hit_rate, abs=1e-3)
+
+
 def test_block_size_counts_for_the_curve():
     result = pipeline.analyze([DEMO], pipeline.Options(block_size=64, engines=["vllm"]))
     assert all(p.tokens % 64 == 0 for p in result.curves.capacity)
