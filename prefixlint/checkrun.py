@@ -111,7 +111,10 @@ def check(
         left, old = suppress.by_baseline(left, known_prints)
         silenced = [*silenced, *old]
     errors = tuple(
-        sorted((*outcome.errors, *files.errors, *missing, *troubles), key=lambda d: (d.path, d.line, d.slug))
+        sorted(
+            (*outcome.errors, *_of(found.paths, files.errors), *missing, *troubles),
+            key=lambda d: (d.path, d.line, d.slug),
+        )
     )
     return CheckResult(
         findings=tuple(left),
@@ -168,6 +171,12 @@ def _logs(found: Found, rules: Mapping[str, Rule]) -> tuple[list[Finding], list[
 
 
 _WORD = re.compile(rb"\w+")
+
+
+def _of(paths: Iterable[str], errors: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Leave out what could not be read of files that were only looked at for what they say about the asked ones."""
+    asked = set(paths)
+    return [error for error in errors if error.path in asked]
 
 
 def _context(found: Found, everything: Iterable[str], wanted: Sequence[str], files: _Files) -> list[str]:

@@ -162,6 +162,12 @@ def test_link_loops_unreadable_and_large_files_do_not_stop_a_run(project):
     assert {"too-large", "syntax-error"} <= {error["slug"] for error in found["errors"]}
 
 
+def test_files_that_were_not_asked_for_are_not_complained_about(project):
+    (project / "large.py").write_bytes(b"bad = 1\n" * 1_000_000)
+    found, _ = result("bad.py")
+    assert found["errors"] == []
+
+
 def test_links_are_resolved_when_only_one_file_is_given(project):
     (project / "bad.py").write_text("TEMPLATE_PROMPT = '''At {when}: " + "You are a careful assistant. " * 12 + "'''\n")
     (project / "use.py").write_text(
