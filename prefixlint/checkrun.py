@@ -12,7 +12,7 @@ from typing import Any
 from prefixlint import discover, fix, lint, logchecks, rulebook, sources, suppress
 from prefixlint.discover import Found
 from prefixlint.errors import NoInputError
-from prefixlint.findings import Finding, Fix, Rule
+from prefixlint.findings import At, Finding, Fix, Rule
 from prefixlint.lintconfig import LintConfig
 from prefixlint.project import Project
 from prefixlint.prompts import Span
@@ -157,14 +157,12 @@ def _logs(found: Found, rules: Mapping[str, Rule]) -> tuple[list[Finding], list[
     """Give what the rules find in request logs, and the lines of them that cannot be read."""
     findings: list[Finding] = []
     troubles: list[Diagnostic] = []
-    if not logchecks.watchers(rules.values()):
-        return findings, troubles
     for path in found.paths:
         if not logchecks.is_log(found.root / path):
             continue
-        for item in logchecks.examine(found.root / path, rules.values()):
+        for item in logchecks.examine(found.root / path, path, rules):
             if isinstance(item, Finding):
-                findings.append(replace(item, span=Span(path, item.span.start, item.span.end)))
+                findings.append(item)
             else:
                 troubles.append(Diagnostic(path, item.line, item.slug, item.reason))
     return findings, troubles
@@ -231,16 +229,25 @@ def _per_file(
 
 def _numbered(findings: Iterable[Finding], files: Mapping[str, bytes]) -> list[Finding]:
     """Give findings in order with fingerprints, and the fingerprint of what masks them."""
-    ordered = sorted(findings, key=lambda f: (f.span.path, f.span.start, f.rule.code, f.span.end))
+    ordered = sorted(findings, key=_place)
     seen: Counter[str] = Counter()
-    prints = [suppress.fingerprint(finding, files.get(finding.span.path, b""), seen) for finding in ordered]
+    prints = [f.fingerprint or suppress.fingerprint(f, files.get(f.span.path, b""), seen) for f in ordered]
     by_group: dict[Span, str] = {}
     for finding, digest in zip(ordered, prints, strict=True):
         by_group.setdefault(finding.group or finding.span, digest)
     return [
-        replace(finding, fingerprint=digest, masked_by=by_group.get(finding.masker) if finding.masker else None)
+        replace(finding, fingerprint=digest, masked_by=finding.masked_by or _masked_by(finding, by_group))
         for finding, digest in zip(ordered, prints, strict=True)
     ]
+
+
+def _place(finding: Finding) -> tuple[str, int, int, str, int]:
+    at = finding.at
+    return finding.span.path, finding.span.start, at.line if at is not None else 0, finding.rule.code, finding.span.end
+
+
+def _masked_by(finding: Finding, by_group: Mapping[Span, str]) -> str | None:
+    return by_group.get(finding.masker) if finding.masker else None
 
 
 def as_json(result: CheckResult) -> dict[str, Any]:
@@ -284,17 +291,31 @@ def finding_json(finding: Finding, files: Mapping[str, bytes]) -> dict[str, Any]
         "end_line": end_line,
         "end_column": end_column,
         "message": finding.message,
-        "excerpt": data[finding.span.start : finding.span.end].decode("utf-8", "replace")[:200],
+        "excerpt": _excerpt(finding, data),
         "tokens_at_risk": finding.tokens_at_risk,
         "masked_by": finding.masked_by,
         "fingerprint": finding.fingerprint,
-        "related": [_related(related.span, related.message, files) for related in finding.related],
+        "related": [
+            *(_related(related.span, related.message, files) for related in finding.related),
+            *(_also(finding.span.path, other) for other in finding.also),
+        ],
         "fix": None if offered is None else _fix_json(offered),
         "at": None if at is None else {"line": at.line, "other_line": at.other_line, "path": at.path, "char": at.char},
         "values": list(finding.values) or None,
         "requests": finding.requests,
         "tokens_lost": None,
     }
+
+
+def _excerpt(finding: Finding, data: bytes) -> str:
+    if finding.at is not None:
+        return next((value for value in reversed(finding.values) if value), "")
+    return data[finding.span.start : finding.span.end].decode("utf-8", "replace")[:200]
+
+
+def _also(path: str, at: At) -> dict[str, Any]:
+    message = f"also here, compared with line {at.other_line}: {at.path}, character {at.char}"
+    return {"path": path, "line": at.line, "column": 1, "message": message}
 
 
 def _fix_json(offered: Fix) -> dict[str, Any]:

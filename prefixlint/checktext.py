@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from prefixlint.checkrun import CheckResult, position
-from prefixlint.findings import Finding, Severity
+from prefixlint.findings import At, Finding, Severity
+from prefixlint.wording import many
 
 _COLORS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "info": "\x1b[1;36m", "dim": "\x1b[2m", "bold": "\x1b[1m"}
 _RESET = "\x1b[0m"
@@ -34,7 +35,27 @@ def _paint(word: str, name: str, color: bool) -> str:
     return f"{_COLORS[name]}{word}{_RESET}" if color else word
 
 
+def _logged(finding: Finding, at: At, *, color: bool) -> str:
+    """Show a finding of a log: where the two requests part, and both values one below the other."""
+    word = finding.severity.word
+    what = finding.message.split(" (", 1)[0]
+    lines = [
+        f"{_paint(f'{word}[{finding.rule.code}]', word, color)}: {_paint(what, 'bold', color)}",
+        f" --> {finding.span.path}:{at.line}: {at.path}, character {at.char}",
+    ]
+    if finding.values:
+        for line, value in zip((at.other_line, at.line), finding.values, strict=True):
+            shown = "".join(character if character.isprintable() else "?" for character in value)
+            lines.append(f"  {_paint(f'line {line}:', 'dim', color)} {shown or '(nothing)'}")
+    lines.append(f"  = in {many(finding.requests or 1, 'request')}")
+    if finding.help:
+        lines.append(f"  = help: {finding.help}")
+    return "\n".join(lines) + "\n"
+
+
 def _block(finding: Finding, result: CheckResult, *, color: bool) -> str:
+    if finding.at is not None:
+        return _logged(finding, finding.at, color=color)
     word = finding.severity.word
     data = result.files.get(finding.span.path, b"")
     line, column = position(data, finding.span.start)

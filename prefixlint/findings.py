@@ -118,7 +118,7 @@ class Finding:
     `tokens_at_risk` are the static tokens behind the place (estimated), None where unknown. `group` is the place that
     findings of several prompts share: of two findings with the same rule and group the graver is kept. `masker` is the
     group of the earlier place that hides this one. `masked_by` and `fingerprint` are filled in when all are known.
-    In a log, `at` is the place, `values` are texts seen there, and `requests` counts those that it costs.
+    In a log, `at` is the place, `also` are more such places, `values` the two texts; `requests` counts those concerned.
     """
 
     rule: Rule
@@ -136,5 +136,6 @@ class Finding:
     fingerprint: str = ""
     reason: str | None = None
     at: At | None = None
+    also: tuple[At, ...] = ()
     values: tuple[str, ...] = ()
     requests: int | None = None

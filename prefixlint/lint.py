@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from prefixlint import logchecks, placement
+from prefixlint import placement
 from prefixlint.checks import Context, checks
 from prefixlint.findings import Finding, Rule
 from prefixlint.link import Linked, link
@@ -34,8 +34,6 @@ def run(project: Project, paths: Iterable[str], rules: Mapping[str, Rule], min_t
     available = checks()
     for rule, name in ((each, word) for each in rules.values() for word in each.check.split()):
         check = available.get(name)
-        if check is None and name in logchecks.checks():
-            continue
         if check is None:
             errors.append(
                 Diagnostic("", 0, "unknown-check", f"{rule.code} names the check {name!r}, which does not exist")

@@ -16,7 +16,10 @@ def causes(result: Analysis, style: Style, width: int) -> list[str]:
     """Give the section on causes; nothing where there are none."""
     if not result.findings:
         return []
-    lines = [style.bold(line) for line in wrap("What breaks the prefix, by tokens computed again for its sake", width)]
+    lines = [
+        style.bold(line)
+        for line in wrap("What breaks the prefix, by tokens computed again for its sake", width, first="")
+    ]
     for finding in result.findings[:_SHOWN]:
         lines += _cause(finding, result, style, width)
     if len(result.findings) > _SHOWN:
@@ -33,11 +36,9 @@ def _cause(finding: LogFinding, result: Analysis, style: Style, width: int) -> l
     text = f"{visible(_without_values(finding))} at {place} (line {where.line}"
     text += f", compared with line {where.other_line})" if where.other_line != where.line else ")"
     lines += wrap(text, width, first=_INDENT, indent=_INDENT)
-    if finding.values is not None:
-        lines += [
-            f"{_INDENT}  {name} {style.yellow(shorten(visible(value), max(8, width - columns(_INDENT) - 10)))}"
-            for name, value in zip(("before", "then  "), finding.values, strict=True)
-        ]
+    room = max(8, width - columns(_INDENT) - 10)
+    for name, value in zip(("before", "then  "), finding.values or (), strict=False):
+        lines.append(f"{_INDENT}  {name} {style.yellow(shorten(visible(value) or '(nothing)', room))}")
     return lines + wrap(finding.rule.help, width, first=_INDENT + "-> ", indent=_INDENT + "   ")
 
 

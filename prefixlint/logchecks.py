@@ -1,0 +1,74 @@
+"""Request logs among the files of a check: which files are logs, and what the log rules find in them.
+
+Logs are streamed, whatever their size; nothing here needs a tokenizer or numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+
+from prefixlint import logrules, logs
+from prefixlint.errors import LogRefusedError, NoInputError
+from prefixlint.findings import At, Finding, Rule
+from prefixlint.logfindings import LogFinding, Where
+from prefixlint.model import Request, Skip
+from prefixlint.prompts import Span
+
+ENDINGS = (".jsonl", ".ndjson", ".log", ".har", ".jsonl.gz", ".ndjson.gz", ".log.gz", ".jsonl.zst", ".ndjson.zst")
+"""Endings of files that are looked into; a log is known by its content."""
+_SNIFFED = 5
+"""Records that are read to tell whether a file is a log."""
+
+
+def is_log(path: Path) -> bool:
+    """Tell by its first records whether a file is a request log."""
+    if not path.name.lower().endswith(ENDINGS):
+        return False
+    try:
+        return any(isinstance(item, Request) for item in islice(logs.read([str(path)]), _SNIFFED))
+    except (NoInputError, LogRefusedError, OSError):
+        return False
+
+
+def examine(path: Path, shown: str, rules: Mapping[str, Rule]) -> Iterator[Finding | Skip]:
+    """Give what the rules find in a log that findings name `shown`, and the lines that could not be read."""
+    skipped: list[Skip] = []
+
+    def requests() -> Iterator[Request]:
+        for item in logs.read([str(path)]):
+            if isinstance(item, Request):
+                yield item
+            else:
+                skipped.append(item)
+
+    try:
+        for finding in logrules.check(requests(), rules):
+            yield as_finding(finding, shown)
+    except (NoInputError, LogRefusedError) as error:
+        yield Skip(str(path), 0, error.slug, error.message)
+    yield from skipped
+
+
+def as_finding(finding: LogFinding, path: str) -> Finding:
+    """Give a log's finding in the form of those in sources; its span is empty, since a log is not kept."""
+    return Finding(
+        rule=finding.rule,
+        message=finding.message,
+        span=Span(path, 0, 0),
+        severity=finding.severity,
+        confidence=finding.confidence,
+        tokens_at_risk=finding.tokens_at_risk,
+        help=finding.rule.help,
+        masked_by=finding.masked_by,
+        fingerprint=finding.fingerprint,
+        at=_at(finding.where),
+        also=tuple(_at(where) for where in finding.examples),
+        values=finding.values or (),
+        requests=finding.requests,
+    )
+
+
+def _at(where: Where) -> At:
+    return At(where.line, where.other_line, where.at_path, where.char)
