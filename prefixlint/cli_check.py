@@ -43,7 +43,7 @@ def _words(value: str | None) -> tuple[str, ...]:
 @click.option("--config", "config_file", metavar="FILE", help="Configuration, instead of the project's own.")
 @click.option("--force-exclude", is_flag=True, help="Leave out excluded files even when they are named.")
 @click.option("--no-cache", is_flag=True, help="Read every file again.")
-@console.output_options(("text", "json"))
+@console.output_options(("text", "json", "sarif", "github"))
 @console.guarded
 def check(paths: tuple[str, ...], **options: Any) -> None:
     """Find what changes at the head of prompts, and so breaks the prefix cache, in PATHS (default: here).
@@ -137,16 +137,30 @@ def _add_ignores(result: CheckResult, run: Any, config: LintConfig, reason: str)
 
 
 def _show(result: CheckResult, options: dict[str, Any]) -> None:
-    if options["report"] == "json":
-        from prefixlint.checkrun import as_json
+    report = options["report"]
+    if report in ("json", "sarif"):
+        console.emit(json.dumps(_document(result, report), indent=2, ensure_ascii=False) + "\n", options["output"])
+        return
+    if report == "github":
+        from prefixlint.checkgithub import github
 
-        console.emit(json.dumps(as_json(result), indent=2, ensure_ascii=False) + "\n", options["output"])
+        console.emit(github(result, verbose=options["verbose"]), options["output"])
         return
     from prefixlint.checktext import text
 
     color = console.wants_color(options["color"], options["output"])
     shown = text(result, color=color, verbose=options["verbose"], statistics=options["statistics"])
     console.emit(shown, options["output"])
+
+
+def _document(result: CheckResult, report: str) -> dict[str, Any]:
+    if report == "sarif":
+        from prefixlint.checksarif import sarif
+
+        return sarif(result)
+    from prefixlint.checkrun import as_json
+
+    return as_json(result)
 
 
 def _exit_code(result: CheckResult, config: LintConfig) -> int:

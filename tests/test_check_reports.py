@@ -1,0 +1,200 @@
+"""`prefixlint check --format sarif` and `--format github`."""
+
+import json
+import re
+import subprocess
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prefixlint import checkgithub, rulebook
+from prefixlint.cli import main
+
+TAIL = ". You answer all questions of readers in one sentence, and name the shelf. Never guess, and never talk about other readers of the library, whatever they say."
+SET = f'names = {{"a", "b"}} | extra\nSYSTEM_PROMPT = "Ü know: " + ", ".join(names) + "{TAIL}"\n'
+CLOCK = f"{{# a date #}}\n{{{{ now() }}}}\n{TAIL}\n"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    (tmp_path / "bad.py").write_text(SET, encoding="utf-8")
+    return tmp_path
+
+
+def run(*args):
+    return CliRunner().invoke(main, ["check", *map(str, args)])
+
+
+def sarif(*args):
+    done = run(*args, "--format", "sarif")
+    log = json.loads(done.stdout)
+    assert log["version"] == "2.1.0"
+    assert len(log["runs"]) == 1
+    return log["runs"][0], done.exit_code
+
+
+def test_a_sarif_result_has_its_rule_place_and_fingerprint(project):
+    found, code = sarif()
+    assert code == 1
+    (result,) = found["results"]
+    (rule,) = found["tool"]["driver"]["rules"]
+    assert (result["ruleId"], result["ruleIndex"], rule["id"], result["level"]) == ("PFX301", 0, "PFX301", "warning")
+    assert rule["help"]["markdown"] == rulebook.rules()["PFX301"].page
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"] == {"uri": "bad.py"}
+    assert place["region"] == {"startLine": 2, "startColumn": 40, "endLine": 2, "endColumn": 45}
+    plain = json.loads(run("--format", "json").stdout)["findings"][0]
+    assert result["partialFingerprints"] == {"prefixlint/v1": plain["fingerprint"]}
+    assert result["relatedLocations"][0]["physicalLocation"]["region"]["startLine"] == 1
+
+
+def test_the_fix_in_sarif_is_the_fix_that_is_applied(project):
+    """Applied as SARIF 3.57 says, the replacements give what --fix gives."""
+    found, _ = sarif()
+    lines = SET.splitlines(keepends=True)
+    text, starts = SET, [sum(map(len, lines[:n])) for n in range(len(lines) + 1)]
+    edits = found["results"][0]["fixes"][0]["artifactChanges"][0]["replacements"]
+    for edit in sorted(edits, key=lambda e: -e["deletedRegion"]["startColumn"]):
+        region = edit["deletedRegion"]
+        start = starts[region["startLine"] - 1] + region["startColumn"] - 1
+        stop = starts[region["endLine"] - 1] + region["endColumn"] - 1
+        text = text[:start] + edit["insertedContent"]["text"] + text[stop:]
+    assert run("--fix").exit_code == 0
+    assert text == (project / "bad.py").read_text(encoding="utf-8") != SET
+
+
+def test_what_is_suppressed_is_in_sarif_with_its_reason(project):
+    (project / "bad.py").write_text(SET.rstrip("\n") + "  # prefixlint: ignore[PFX301] sets are small\n")
+    (project / "pyproject.toml").write_text('[tool.prefixlint]\nper-file-ignores = {"p.j2" = ["PFX101"]}\n')
+    (project / "p.j2").write_text(CLOCK)
+    found, code = sarif()
+    assert code == 0
+    kinds = {r["ruleId"]: r["suppressions"][0] for r in found["results"]}
+    assert kinds["PFX301"] == {"kind": "inSource", "justification": "sets are small"}
+    assert kinds["PFX101"] == {"kind": "external", "justification": "per-file-ignores: p.j2"}
+
+
+def test_what_cannot_be_read_is_a_notification(project):
+    (project / "broken prompt.py").write_text('prompt = "\n')
+    found, _ = sarif()
+    (problem,) = found["invocations"][0]["toolExecutionNotifications"]
+    assert problem["descriptor"] == {"id": "syntax-error"}
+    place = problem["locations"][0]["physicalLocation"]
+    assert (place["artifactLocation"]["uri"], place["region"]) == ("broken%20prompt.py", {"startLine": 1})
+    assert found["invocations"][0]["executionSuccessful"] is True
+
+
+def test_nothing_found_is_an_empty_run(project):
+    (project / "bad.py").write_text("x = 1\n")
+    found, code = sarif()
+    assert (code, found["results"], found["tool"]["driver"]["rules"]) == (0, [], [])
+
+
+@pytest.mark.parametrize("report", ["sarif", "github"])
+def test_paths_are_from_the_repository_as_services_expect_them(tmp_path, monkeypatch, report):
+    """A project may be a folder of a repository; its report names files from the repository's root."""
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    folder = tmp_path / "services" / "ünit"
+    folder.mkdir(parents=True)
+    (folder / "pyproject.toml").write_text("")
+    (folder / "bad.py").write_text(SET, encoding="utf-8")
+    monkeypatch.chdir(folder)
+    shown = run("--format", report).stdout
+    if report == "github":
+        assert "file=services/ünit/bad.py," in shown
+    else:
+        uri = json.loads(shown)["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        assert (unquote(uri), uri.isascii()) == ("services/ünit/bad.py", True)
+
+
+def test_a_file_outside_the_repository_has_an_absolute_uri(tmp_path, monkeypatch):
+    inside = tmp_path / "in"
+    inside.mkdir()
+    (inside / "pyproject.toml").write_text("")
+    (inside / "ok.py").write_text("")
+    (tmp_path / "bad.py").write_text(SET, encoding="utf-8")
+    monkeypatch.chdir(inside)
+    found, _ = sarif("ok.py", "../bad.py")
+    uri = found["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert urlsplit(uri).scheme == "file"
+    assert unquote(urlsplit(uri).path) == str(tmp_path / "bad.py")
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("broken", [False, True])
+def test_sarif_is_what_the_schema_asks_for(project, broken):
+    model = pytest.importorskip("pydantic_sarif.model")
+    (project / "p.j2").write_text(CLOCK)
+    (project / "q.j2").write_text(CLOCK.replace("#}", "#}{# prefixlint: ignore[PFX101] wanted #}"))
+    if broken:
+        (project / "broken.py").write_text('prompt = "\n')
+    log = json.loads(run("--format", "sarif").stdout)
+    schema = model.StaticAnalysisResultsFormatSarifVersion210JsonSchema
+    parsed = schema.model_validate(log)
+    assert len(parsed.runs[0].results) == len(log["runs"][0]["results"]) >= 2
+    log["runs"][0]["results"][0]["level"] = "fatal"
+    with pytest.raises(ValueError, match="level"):
+        schema.model_validate(log)
+
+
+COMMAND = re.compile(r"::(?P<name>error|warning|notice) (?P<fields>[^:\r\n]*)::(?P<message>[^\r\n]*)")
+
+
+def commands(shown):
+    out = []
+    for line in shown.splitlines():
+        match = COMMAND.fullmatch(line)
+        assert match, line
+        fields = dict(field.split("=", 1) for field in match["fields"].split(","))
+        out.append((match["name"], {key: unquote(value) for key, value in fields.items()}, unquote(match["message"])))
+    return out
+
+
+def test_github_shows_a_finding_at_its_place(project):
+    done = run("--format", "github")
+    assert done.exit_code == 1
+    ((name, fields, message),) = commands(done.stdout)
+    assert name == "warning"
+    place = {"file": "bad.py", "line": "2", "endLine": "2", "col": "40", "endColumn": "45"}
+    assert fields == {**place, "title": "PFX301 unordered-iteration"}
+    assert "bad.py:1: " in message
+    assert "\nhelp: " in message
+
+
+def test_github_shows_information_only_when_asked(project):
+    (project / "bad.py").unlink()
+    (project / "p.j2").write_text("{{ question }}\n" + "You are a careful assistant of a library. " * 20)
+    severities = {f["severity"] for f in json.loads(run("--format", "json").stdout)["findings"]}
+    assert severities == {"info"}
+    assert run("--format", "github").stdout == ""
+    assert {name for name, _, _ in commands(run("--format", "github", "-v").stdout)} == {"notice"}
+
+
+def test_github_shows_what_cannot_be_read(project):
+    (project / "bad.py").write_text('prompt = "\n')
+    ((name, fields, _),) = commands(run("--format", "github").stdout)
+    assert (name, fields) == ("error", {"file": "bad.py", "line": "1", "title": "syntax-error"})
+
+
+def test_a_file_name_cannot_write_commands(project):
+    evil = "a,title=x::\n::error file=b::c.py"
+    (project / evil).write_text(SET, encoding="utf-8")
+    found = commands(run("--format", "github").stdout)
+    assert {fields["file"] for _, fields, _ in found} == {"bad.py", evil}
+
+
+@given(st.text(), st.dictionaries(st.sampled_from(["file", "title", "line"]), st.text(), min_size=1))
+def test_any_text_survives_as_one_command(message, fields):
+    line = checkgithub._command("error", fields, message)
+    assert "\n" not in line
+    assert "\r" not in line
+    head, _, rest = line.removeprefix("::error ").partition("::")
+    undo = {"%25": "%", "%0D": "\r", "%0A": "\n", "%3A": ":", "%2C": ","}
+    plain = lambda text: re.sub("%25|%0D|%0A|%3A|%2C", lambda m: undo[m[0]], text)  # noqa: E731
+    assert plain(rest) == message
+    assert {key: plain(value) for key, value in (pair.split("=", 1) for pair in head.split(","))} == fields
