@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from prefixlint import discover, fix, lint, logchecks, rulebook, sources, suppress
+from prefixlint import discover, fix, lint, logchecks, outcomecache, rulebook, sources, suppress
 from prefixlint.discover import Found
 from prefixlint.errors import NoInputError
 from prefixlint.findings import At, Finding, Fix, Rule
 from prefixlint.lintconfig import LintConfig
+from prefixlint.outcomecache import Kept
 from prefixlint.project import Project
 from prefixlint.prompts import Span
 from prefixlint.sources import Diagnostic, SourceFile, Summary, python
@@ -89,10 +91,10 @@ def check(
     store = SummaryCache(root if cache else None)
     try:
         logged, troubles = _logs(found, chosen)
-        wanted, project = _project(found, files, store)
-        outcome = lint.run(project, wanted, chosen, config.min_tokens)
+        kept = _kept(found, files, store, chosen, config.min_tokens, changed=bool(overrides))
     finally:
         store.close()
+    wanted, outcome = kept.wanted, kept.outcome
     missing = [Diagnostic(path, 0, "no-such-file", "no such file or folder") for path in found.missing]
     touched = {path: data for path in wanted if (data := files.read(path)) is not None}
     for finding in outcome.findings:
@@ -128,7 +130,26 @@ def check(
     )
 
 
-def _project(found: Found, files: _Files, store: SummaryCache) -> tuple[list[str], Project]:
+def _kept(
+    found: Found, files: _Files, store: SummaryCache, rules: Mapping[str, Rule], tokens: int, *, changed: bool
+) -> Kept:
+    """Give the outcome of the run before if no file has changed since, else run; `changed` files are never kept."""
+    everything = set(discover.walk(found.root)) | set(found.paths)
+    key = outcomecache.key(found.root, everything, found.paths, rules, tokens) if store.open and not changed else None
+    row = None if key is None else store.outcome(key)
+    if row is not None:
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            kept = outcomecache.decode(row, rules)
+            files.errors.extend(kept.troubles)
+            return kept
+    wanted, project = _project(found, everything, files, store)
+    kept = Kept(lint.run(project, wanted, rules, tokens), tuple(wanted), tuple(files.errors))
+    if key is not None and not any(error.slug == "check-crashed" for error in kept.outcome.errors):
+        store.keep(key, outcomecache.encode(kept))
+    return kept
+
+
+def _project(found: Found, everything: set[str], files: _Files, store: SummaryCache) -> tuple[list[str], Project]:
     """Give the files that can hold prompts, and the project around them, its callers read."""
 
     def load(path: str) -> Summary | None:
@@ -146,7 +167,6 @@ def _project(found: Found, files: _Files, store: SummaryCache) -> tuple[list[str
         kind = sources.kind_of(file)
         if kind is not None and kind.wanted(file):
             wanted.append(path)
-    everything = set(discover.walk(found.root)) | set(found.paths)
     project = Project(everything, load)
     for path in _context(found, everything, wanted, files):
         project.summary(path)

@@ -1,4 +1,4 @@
-"""Summaries on disk, by the hash of a file's path and bytes, so that unchanged files are not read again.
+"""Summaries on disk, by the hash of a file's path and bytes, and outcomes of runs by a key of theirs.
 
 One SQLite file in `.prefixlint_cache`. Whatever is wrong with it (locked, damaged, read-only), a run goes on without
 it.
@@ -20,6 +20,8 @@ from prefixlint.sources import SourceFile, Summary
 FOLDER = ".prefixlint_cache"
 MAX_ROWS = 50_000
 """Rows kept; beyond, the oldest half is dropped."""
+MAX_OUTCOMES = 50
+"""Runs whose outcome is kept."""
 
 
 class SummaryCache:
@@ -41,11 +43,17 @@ class SummaryCache:
         connection = sqlite3.connect(folder / "summaries.db", timeout=0.2, isolation_level=None)
         try:
             connection.execute("CREATE TABLE IF NOT EXISTS summary (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
+            connection.execute("CREATE TABLE IF NOT EXISTS outcome (key BLOB PRIMARY KEY, value BLOB)")
         except sqlite3.DatabaseError:
             connection.close()
             (folder / "summaries.db").unlink(missing_ok=True)
             return
         self._connection = connection
+
+    @property
+    def open(self) -> bool:
+        """Whether anything is kept."""
+        return self._connection is not None
 
     def summary(self, file: SourceFile) -> Summary | None:
         """Give a file's summary, None if no source kind reads it."""
@@ -63,6 +71,22 @@ class SummaryCache:
             with contextlib.suppress(TypeError, ValueError):
                 self._new.append((key, orjson.dumps(sources.encode(summary))))
         return summary
+
+    def outcome(self, key: bytes) -> bytes | None:
+        """Give what `keep` was given."""
+        if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                row = self._connection.execute("SELECT value FROM outcome WHERE key = ?", (key,)).fetchone()
+                return None if row is None else row[0]
+        return None
+
+    def keep(self, key: bytes, value: bytes) -> None:
+        """Keep the outcome of a run, and those of the latest `MAX_OUTCOMES` runs."""
+        if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("INSERT OR REPLACE INTO outcome VALUES (?, ?)", (key, value))
+                oldest = "DELETE FROM outcome WHERE rowid <= (SELECT max(rowid) FROM outcome) - ?"
+                self._connection.execute(oldest, (MAX_OUTCOMES,))
 
     def close(self) -> None:
         """Write what is new."""
