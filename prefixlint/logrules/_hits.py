@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from prefixlint import bodies
@@ -49,21 +50,20 @@ def at(path: str, earlier: Any, later: Any, other_path: str | None = None) -> At
     A key or element that only one side has is named itself; where both sides have something else at the same place,
     the place is named.
     """
-    ours = list(_leaves(path if other_path is None else other_path, earlier))
-    theirs = list(_leaves(path, later))
-    for a, b in zip(ours, theirs, strict=False):
+    there = path if other_path is None else other_path
+    pairs = zip_longest(_leaves(there, earlier), _leaves(path, later))
+    for a, b in pairs:
+        if a is None or b is None:
+            leaf = a or b
+            return At(leaf.path, 0, a and a.value, b and b.value)
         if a.path != b.path:
-            return _missing(path, a, b, ours, theirs)
+            return _missing(path, a, b, list(_leaves(there, earlier)), list(_leaves(path, later)))
         if a.value != b.value or type(a.value) is not type(b.value):
             char = 0
             if isinstance(a.value, str) and isinstance(b.value, str):
                 char = bodies.common_prefix(a.value, b.value)
             return At(b.path, char, a.value, b.value)
-    if len(ours) == len(theirs):
-        return At(path, 0, None, None)
-    longer, there = (ours, False) if len(ours) > len(theirs) else (theirs, True)
-    leaf = longer[min(len(ours), len(theirs))]
-    return At(leaf.path, 0, None if there else leaf.value, leaf.value if there else None)
+    return At(path, 0, None, None)
 
 
 def _missing(path: str, a: bodies.Leaf, b: bodies.Leaf, ours: list[bodies.Leaf], theirs: list[bodies.Leaf]) -> At:

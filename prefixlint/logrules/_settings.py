@@ -30,6 +30,8 @@ def changes(earlier: View, later: View) -> Iterator[Hit]:
         key = ("PFX504", "model", earlier.model, later.model)
         what = "the model changes within a conversation"
         yield Hit("PFX504", "model", (-2, 0, 0), where, key, what, earlier.model, later.model, same=True, tail=1)
+    if earlier.settings == later.settings and earlier.namespace == later.namespace:
+        return
     for number, name in enumerate(_SWITCHES):
         a, b = (_effective(view.settings.get(name)) for view in (earlier, later))
         if a != b and not _is_default(name, a, b):

@@ -116,6 +116,8 @@ class View:
 
 def has_markers(data: bytes) -> bool:
     """Tell whether JSON may hold cache markers."""
+    if b"cache" not in data:
+        return False
     return b"cache_control" in data or b"cachePoint" in data or b"cache_point" in data or b"prompt_cache_b" in data
 
 
