@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 @click.option("--since", metavar="TIME", help="Leave out requests before this time (ISO 8601, or seconds since 1970).")
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Read only the first N requests.")
 @click.option("--warmup", default="0", metavar="N|PERCENT", help="Leave the first N requests (or N%) out of the rates.")
+@click.option("--why", default="1000", show_default=True, metavar="N|all", help="Requests to search for causes.")
 @click.option("--fail-under", metavar="PERCENT", help="Exit with 1 where an engine's hit rate is below this.")
 @click.option("--redact", is_flag=True, help="Mask times, ids, addresses and other personal values in what is shown.")
 @click.option("--requests-out", metavar="FILE", help="Write one JSON line for each request.")
@@ -113,7 +114,16 @@ def _options(settings: dict[str, Any]) -> Any:
         today=datetime.now(tz=UTC).date(),
         by=tuple(key.strip() for key in (settings["by"] or "").split(",") if key.strip()),
         redact=settings["redact"],
+        why=_how_many(settings["why"]),
     )
+
+
+def _how_many(text: str) -> float:
+    if text == "all":
+        return math.inf
+    if not text.isdigit():
+        raise UsageError(f"--why {text} is no number of requests", slug="bad-why", hint="like 5000, or all")
+    return int(text)
 
 
 def _limits(settings: dict[str, Any]) -> Any:

@@ -113,6 +113,7 @@ class Ingest:
     keep_ids: bool = False
     server_tokens: ServerTokens | None = None
     stop_ids: frozenset[int] = frozenset()
+    observed: float = float("inf")
     marked: Callable[[Request], str | None] = _unmarked
     observer: Observer | None = None
 
@@ -135,7 +136,7 @@ class Ingest:
             conversation=_conversation(request, family),
             group=tuple(field_value(request, key) for key in self.by),
         )
-        if self.observer is not None:
+        if self.observer is not None and row < self.observed:
             self.observer.see(request, row, family)
         out.table.cut.append(_last_not_computed(request.output, self.stop_ids))
         out.table.as_ids.append(isinstance(request.content, TokenIds))

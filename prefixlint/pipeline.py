@@ -41,6 +41,10 @@ from prefixlint.wording import many
 _READ_AT_ONCE = 512  # requests that are held while they are put into order
 
 
+CAUSES = 1000
+"""Requests that are searched for causes unless told otherwise: enough for what happens again and again, and quick."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What `analyze` can be told; the defaults are what the command line has.
@@ -49,7 +53,8 @@ class Options:
     number of requests, or a share below 1, that rates leave out. `sample` reads only that many requests. `server` says
     what the requests run on and cost; `salt` is that of an exported trace. `limits` are those of the caches; `today` is
     the day by which the age of engine facts is told (None: it is not).
-    `findings` switches the search for causes; `redact` masks personal values in what is shown, by kind.
+    `why` is the number of requests that are searched for causes (0: none, inf: all); `redact` masks personal values in
+    what is shown, by kind.
     """
 
     model: str | None = None
@@ -69,7 +74,7 @@ class Options:
     salt: bytes | None = None
     limits: Limits = field(default_factory=Limits)
     today: dt.date | None = None
-    findings: bool = True
+    why: float = CAUSES
     redact: bool = False
 
 
@@ -154,7 +159,7 @@ def _read(
     encoder = Encoder(files.tokenizer, bos=files.raw_start())
     template = renderer(files) if files.templates or files.renderer == "harmony" else None
     server = counting.server_tokens(options.tokens_from) if options.tokens_from else None
-    observer = Observer() if options.findings else None
+    observer = Observer() if options.why else None
     ingest = Ingest(
         encoder,
         template,
@@ -164,6 +169,7 @@ def _read(
         stop_ids=frozenset(encoder.special_ids([files.special_tokens.get("eos_token", "")])),
         marked=selection.marking(chosen),
         observer=observer,
+        observed=options.why,
     )
     read = ingest.run(_selected(log.read(watch.on_bytes), options))
     if not len(read.table):
@@ -258,7 +264,11 @@ def _findings(run: _Run, order: np.ndarray, options: Options, log: _Log) -> list
     observer = run.observer
     if observer is None:
         return []
-    if (np.diff(order) < 0).any():
+    if order.size > options.why:
+        seen = f"causes were looked for in the first {options.why:,} of {order.size:,} requests"
+        run.notes.append(Note("causes-sampled", f"{seen}; --why all looks at every one, in twice the time"))
+    order = order[: int(min(options.why, order.size))]
+    if (order != np.arange(order.size)).any():
         observer = Observer()
         for start in range(0, order.size, _READ_AT_ONCE):
             rows = {run.table.where(row): row for row in order[start : start + _READ_AT_ONCE].tolist()}
