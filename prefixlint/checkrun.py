@@ -18,7 +18,7 @@ from prefixlint.lintconfig import LintConfig
 from prefixlint.outcomecache import Kept
 from prefixlint.project import Project
 from prefixlint.prompts import Span
-from prefixlint.sources import Diagnostic, SourceFile, Summary, python
+from prefixlint.sources import Diagnostic, SourceFile, Summary, notebook, python
 from prefixlint.summarycache import SummaryCache
 
 CONTEXT_FILES = 200
@@ -300,6 +300,7 @@ def finding_json(finding: Finding, files: Mapping[str, bytes]) -> dict[str, Any]
     offered, at = finding.fix, finding.at
     if at is not None:
         line = end_line = at.line
+    cell = notebook.cell_of(data, finding.span.start) if finding.span.path.endswith(".ipynb") else None
     return {
         "rule": finding.rule.code,
         "name": finding.rule.name,
@@ -324,6 +325,7 @@ def finding_json(finding: Finding, files: Mapping[str, bytes]) -> dict[str, Any]
         "values": list(finding.values) or None,
         "requests": finding.requests,
         "tokens_lost": None,
+        **({"cell": {"number": cell[0], "line": cell[1]}} if cell else {}),
     }
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 
 from prefixlint.checkrun import CheckResult, position
 from prefixlint.findings import At, Finding, Severity
+from prefixlint.sources import notebook
 from prefixlint.wording import many
 
 _COLORS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "info": "\x1b[1;36m", "dim": "\x1b[2m", "bold": "\x1b[1m"}
@@ -67,7 +68,7 @@ def _block(finding: Finding, result: CheckResult, *, color: bool) -> str:
     bar = _paint("|", "dim", color)
     lines = [
         f"{_paint(f'{word}[{finding.rule.code}]', word, color)}: {_paint(finding.message, 'bold', color)}",
-        f"{' ' * width}--> {finding.span.path}:{line}:{column}",
+        f"{' ' * width}--> {finding.span.path}:{line}:{column}{_cell(finding, data)}",
         f"{' ' * width} {bar}",
         f"{line} {bar} {source}",
         f"{' ' * width} {bar} {_paint(carets, word, color)}",
@@ -81,6 +82,11 @@ def _block(finding: Finding, result: CheckResult, *, color: bool) -> str:
         option = "--fix" if finding.fix.applicability == "safe" else "--unsafe-fixes"
         lines.append(f"{' ' * width} = fix: {finding.fix.title} ({option})")
     return "\n".join(lines) + "\n"
+
+
+def _cell(finding: Finding, data: bytes) -> str:
+    found = notebook.cell_of(data, finding.span.start) if finding.span.path.endswith(".ipynb") else None
+    return f" (cell {found[0]}, line {found[1]})" if found else ""
 
 
 def _source_line(data: bytes, line: int, column: int) -> tuple[str, int]:

@@ -133,6 +133,8 @@ def ignore_comments(findings: Iterable[Finding], files: Mapping[str, bytes], rea
         for number, codes in lines.items():
             rows[number] = _commented(rows[number], path, sorted(codes), reason)
         new = b"".join(rows)
+        if path.endswith(".ipynb"):  # its lines are JSON, which has no comments
+            continue
         if not path.endswith(".py") or _parses(new):
             out[path] = new
     return out

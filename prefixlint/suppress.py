@@ -25,6 +25,7 @@ _IGNORE = re.compile(
     rb"(?:#|//|\{#-?|<!--)[ \t]*prefixlint:[ \t]*ignore(?:\[(?P<codes>[^\]\r\n]*)\])?[ \t:]*"
     rb"(?P<reason>[^\r\n]*?)[ \t]*(?:-?#\}|-->)?[ \t]*(?:\r?\n|\Z)"
 )
+_END_OF_STRING = re.compile(rb"(?:\\n.*|\",?)\Z")
 
 BROKEN = Rule(
     "PFX001",
@@ -64,10 +65,12 @@ def ignores(path: str, data: bytes, rules: Mapping[str, Rule]) -> tuple[list[Ign
             continue
         line = line_of(data, match.start())
         start = data.rfind(b"\n", 0, match.start()) + 1
-        if not data[start : match.start()].strip():
+        in_notebook = path.endswith(".ipynb")  # a line of code is a JSON string there
+        if not data[start : match.start()].strip(b' \t\r"' if in_notebook else None):
             line += 1
         names = [word.strip() for word in (match["codes"] or b"").decode("utf-8", "replace").split(",") if word.strip()]
-        reason = match["reason"].decode("utf-8", "replace").strip(" -:#")
+        text = _END_OF_STRING.sub(b"", match["reason"]) if in_notebook else match["reason"]
+        reason = text.decode("utf-8", "replace").strip(" -:#")
         try:
             codes = matching(names, {**rules, BROKEN.code: BROKEN, UNUSED.code: UNUSED})
         except Exception as error:  # noqa: BLE001 (an unknown name is the user's finding, not a failure)
