@@ -353,7 +353,8 @@ def _free_kind(before: str, after: str, later: str, start: int) -> str:
     behind = [word.lower() for word in _WORDS.findall(later[start + len(after) : start + len(after) + 32])[:3]]
     if after[:1].isupper() and before[:1].isupper() and len(after) < 40 and _nearest(behind, _IDENTITY) == 0:
         return "identity"
-    above = {word.lower() for word in _WORDS.findall(later[max(0, start - 400) : start].rstrip().rpartition("\n")[2])}
+    lines = [line for line in later[max(0, start - 400) : start].split("\n") if line.strip(" -*•")]
+    above = {word.lower() for line in lines[-2:] for word in _WORDS.findall(line)} if lines else set()
     if above & _RETRIEVAL:
         return "retrieval"
     return "text"
