@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 
@@ -74,6 +75,9 @@ _WRITTEN = word_set("format join replace format_map % render substitute safe_sub
 _CORE = word_set("clock date age random identity environment counter selection object order")
 ORDER = Volatility(Scope.DEPLOY, Period.PROCESS)
 _CALL = Volatility(Scope.REQUEST, Period.CALL)
+
+_GETATTR_DEFAULT = 2
+"""Which argument of `getattr` is the value of a missing attribute."""
 
 
 class Judge:
@@ -395,10 +399,21 @@ class Judge:
             return UNKNOWN
         verdict = self._origin(source, value, frame, f"{path}()")
         if source.kind == "clock" and path.rsplit(".", 1)[-1] in ("strftime", "strftime_now") and value.args:
-            return refined(verdict, "strftime", text_of(value.args[0]))
+            return refined(verdict, "strftime", self._pattern(value.args[0], frame))
         if source.kind in ("order", "selection"):
             return union([verdict, self._arguments(value, frame)])
         return verdict
+
+    def _pattern(self, value: Value, frame: Frame) -> str | None:
+        """Give the format of a date: its text, the default of a setting, or what its name says it shows."""
+        held, _ = self.resolver.resolve(value, frame)
+        if isinstance(held, Call) and dotted(held.func) == "getattr" and len(held.args) > _GETATTR_DEFAULT:
+            held = held.args[_GETATTR_DEFAULT]
+        text = text_of(held)
+        if text is not None:
+            return text
+        words = set(re.split(r"[^a-z]+", (dotted(held) or "").lower()))
+        return "%Y-%m-%d" if "date" in words and not words & {"time", "datetime"} else None
 
     def _arguments(self, value: Call, frame: Frame) -> Verdict:
         return self._all((*value.args, *(item for _, item in value.kwargs)), frame)
@@ -408,6 +423,8 @@ class Judge:
         direct = written or func.name in TEXT_METHODS or is_direct(self.resolver, func.base, frame)
         base = self._judge(func.base, frame) if direct else UNKNOWN
         argument = text_of(value.args[0]) if value.args else None
+        if func.name == "strftime" and value.args:
+            argument = self._pattern(value.args[0], frame)
         flowing = Verdict(tuple(origin for origin in base.origins if origin.evidence == "flow"))
         if flowing.origins:
             coarser = refined(flowing, func.name, argument)

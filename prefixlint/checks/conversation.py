@@ -108,8 +108,8 @@ def _window(context: Context) -> Iterator[Hit]:
         parts = held.parts if isinstance(held, Join) else held.items if isinstance(held, Seq) else ()
         if len(parts) > 1:
             for part in parts:
-                inner = part.value if isinstance(part, Star) else part
-                for found in moving_slices(inner):
+                inner = bare(part.value if isinstance(part, Star) else part)
+                for found in () if isinstance(inner, Map) else moving_slices(inner):
                     yield frame.span(found), message
 
 
@@ -200,7 +200,7 @@ def _completes(source: Value) -> bool:
     if not isinstance(source, Call) or last_name(source) != "as_completed":
         return False
     words = {"calls", "call", "toolcalls"}
-    return any(isinstance(part, Param) and set(part.name.lower().split("_")) & words for part in walk(source))
+    return any(isinstance(part, Param) and part.name.lower().rsplit("_", 1)[-1] in words for part in walk(source))
 
 
 _SHAPES: dict[str, Callable[[Context], Iterator[Hit]]] = {

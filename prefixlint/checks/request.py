@@ -155,7 +155,8 @@ def _toggled(context: Context) -> Iterator[Hit]:
     for _, sink, frame in sinks(context, "call"):
         if _keyword(sink.value, "messages") is None and _keyword(sink.value, "input") is None:
             continue
-        for name in ("reasoning", "reasoning_effort", "effort", "thinking", "tool_choice"):
+        names = ("reasoning", "reasoning_effort", "effort", "thinking")
+        for name in (*names, "tool_choice") if _is_anthropic(sink.value) else names:
             value = _keyword(sink.value, name)
             if value is None:
                 continue
@@ -165,6 +166,12 @@ def _toggled(context: Context) -> Iterator[Hit]:
                 resolved, _ = context.linked.resolver.resolve(choice, inner)
                 if len(literals(resolved)) > 1:
                     yield frame.span(choice), f"{name} is chosen by each call, and a change rewrites the prefix"
+
+
+def _is_anthropic(call: Value) -> bool:
+    """Tell whether a call is one of `messages.create` or `.stream`; with other clients, prompts omit `tool_choice`."""
+    name = (dotted(call.func) or "") if isinstance(call, Call) else ""
+    return name.endswith(("messages.create", "messages.stream"))
 
 
 def _bypassed(context: Context) -> Iterator[Hit]:

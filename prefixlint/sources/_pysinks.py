@@ -68,7 +68,7 @@ _TOOLS = re.compile(r"(?:^|_)tools$|(?:^|_)tool_(?:list|schemas|definitions|spec
 _HISTORY_WORDS = frozenset(["msgs", "messages", "history", "conversation", "chat"])
 _SYSTEM_METHODS = frozenset(["append_instructions", "add_system_message", "set_system_prompt", "add_instructions"])
 _SYSTEM_DECORATORS = frozenset(["system_prompt", "instructions"])
-_NOT_TEXT = word_set("path file filename url dir key id name names title label logger")
+_NOT_TEXT = word_set("path file filename url dir key id name names title label logger info")
 _IMPERATIVE = re.compile(
     r"\b(?:You are|You're|Your (?:task|job|goal|role)|You (?:must|will|should)|Act as|"
     r"Follow these (?:rules|steps|instructions)|"
