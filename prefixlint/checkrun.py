@@ -149,6 +149,13 @@ def _kept(
     return kept
 
 
+def without(result: CheckResult, known: frozenset[str], reason: str) -> CheckResult:
+    """Silence the findings with known fingerprints."""
+    left, old = suppress.by_baseline(result.findings, known)
+    silenced = (*result.suppressed, *(replace(finding, reason=reason) for finding in old))
+    return replace(result, findings=tuple(left), suppressed=silenced)
+
+
 def _project(found: Found, everything: set[str], files: _Files, store: SummaryCache) -> tuple[list[str], Project]:
     """Give the files that can hold prompts, and the project around them, its callers read."""
 

@@ -38,6 +38,7 @@ def _words(value: str | None) -> tuple[str, ...]:
 )
 @click.option("--statistics", is_flag=True, help="Count findings by rule.")
 @click.option("--baseline", metavar="FILE", help="Findings of this JSON report are old and do not count.")
+@click.option("--diff-base", metavar="REF", help="Only what changed since REF brought: a branch, tag or commit.")
 @click.option("--add-ignore", metavar="REASON", help="Write an ignore comment with this reason at each finding.")
 @click.option("--rules", "rules_dir", metavar="DIR", help="A folder with more rule pages.")
 @click.option("--config", "config_file", metavar="FILE", help="Configuration, instead of the project's own.")
@@ -62,8 +63,10 @@ def check(paths: tuple[str, ...], **options: Any) -> None:
             raise UsageError(f"--rules: {config.rules} is no folder", slug="rules-folder")
         known.update(rulebook.load(folder))
 
+    old: frozenset[str] | None = None
+
     def run(overrides: dict[str, bytes] | None = None) -> CheckResult:
-        return checkrun.check(
+        found = checkrun.check(
             paths or (".",),
             config,
             root=root,
@@ -72,7 +75,12 @@ def check(paths: tuple[str, ...], **options: Any) -> None:
             known=known,
             overrides=overrides,
         )
+        return found if old is None else checkrun.without(found, old, f"not new since {options['diff_base']}")
 
+    if options["diff_base"] is not None:
+        from prefixlint import gitbase
+
+        old = frozenset(f.fingerprint for f in run(gitbase.before(root, options["diff_base"])).findings)
     result = run()
     if options["diff_"] or options["fix_"] or options["unsafe_fixes"]:
         result = _fix(result, run, options)
