@@ -22,7 +22,7 @@ PAGES = [rulebook.rules()[code] for code in ("PFX110", "PFX503", "PFX701", "PFX7
 @pytest.mark.parametrize("rule", PAGES, ids=lambda rule: rule.code)
 def test_the_examples_of_a_page_are_found_at_their_lines_and_the_others_are_silent(rule):
     names = {"python": "app.py"}
-    for example in rule.examples:
+    for example in (each for each in rule.examples if each.language != "log"):
         hits = [
             line for code, line, _ in found(example.name or names[example.language], example.text) if code == rule.code
         ]
