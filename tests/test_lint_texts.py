@@ -132,3 +132,16 @@ def test_characters_are_found_as_bytes(text, data):
     lit = Lit(text, 0, len(text.encode("utf-8", "surrogatepass")), ((0, 0),))
     index = data.draw(st.integers(0, len(text)))
     assert offset(lit, index) == len(text[:index].encode("utf-8", "surrogatepass"))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "lines"),
+    [
+        ("The time is {{current_time}}. " + "You are a careful assistant of a library. " * 9, [3]),
+        ("file://prompts/{{current_time}}.txt", []),
+        ("You are a careful assistant of a library. " * 9 + "The time is {{current_time}}.", []),
+    ],
+)
+def test_the_prompts_of_a_promptfoo_file_are_read(prompt, lines):
+    text = f"description: an evaluation\nprompts:\n  - '{prompt}'\nproviders: [a]\n"
+    assert [line for _, _, line in places({"promptfooconfig.yaml": text}, 32)] == lines

@@ -188,6 +188,10 @@ def _visit(tree: Tree, key: str, strong: bool, path: str) -> Iterator[tuple[str,
             yield "messages", "text", key, messages
             return
         for item in tree:
+            if isinstance(item, Lit) and key == "prompts":  # as promptfoo has them
+                value = styled(item, path)
+                if value is not None and " " in item.text.strip():
+                    yield ("messages" if isinstance(value, Seq) else "text"), "text", key, value
             yield from _visit(item, key, strong, path)
     elif isinstance(tree, dict):
         crew = "backstory" in tree or "expected_output" in tree
