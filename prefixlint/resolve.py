@@ -84,7 +84,19 @@ class Resolver:
             found = self.callee(value, frame)
             if found is not None and found[0].returns is not None and frame.depth < MAX_DEPTH:
                 return found[0].returns, self.entered(value, frame, *found)
+            return self._of_constant(value, frame)
         return None
+
+    def _of_constant(self, value: Call, frame: Frame) -> tuple[Value, Frame] | None:
+        """Read `module.CONST.substitute(…)` as a method of the text that the constant holds."""
+        func = value.func
+        if not isinstance(func, Name) or not func.dotted.endswith((".substitute", ".safe_substitute")):
+            return None
+        base, _, method = func.dotted.rpartition(".")
+        found = self.project.definition(base, frame.summary)
+        if found is None or found.kind != "const":
+            return None
+        return value._replace(func=Attr(Name(base, func.start, func.end), method, func.start, func.end)), frame
 
     def argument(self, param: Param, frame: Frame) -> tuple[Value, Frame] | None:
         """Give what a parameter is bound to, if the call is known."""

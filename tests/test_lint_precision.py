@@ -90,3 +90,13 @@ def test_facts_about_a_system_are_no_system_text(name, fires):
 def test_a_call_in_double_braces_makes_a_text_of_a_data_file_a_template(call, fires):
     text = f"system_prompt: |\n  It is {{{{ {call} }}}}.\n  {RULES}\n"
     assert ("PFX101" in codes({"prompts/p.yaml": text})) is fires
+
+
+@pytest.mark.parametrize(("value", "fires"), [("uuid.uuid4()", True), ('"a reader"', False)])
+@pytest.mark.parametrize("made", ["Template(TEXT)", f'Template("$x {RULES}")'])
+def test_a_template_held_by_a_constant_is_filled_by_its_substitute(made, value, fires):
+    text = (
+        f'import uuid\nfrom string import Template\nTEXT = "$x {RULES}"\nSYSTEM_PROMPT = {made}\n'
+        f'def f():\n    return [{{"role": "system", "content": SYSTEM_PROMPT.substitute(x={value})}}]\n'
+    )
+    assert ("PFX104" in codes({"a.py": text})) is fires
