@@ -181,8 +181,14 @@ def _sglang_message(message: JsonObject, content_as: ContentFormat) -> JsonObjec
         if key == "reasoning_content" and value is None:
             value = _first(message, "reasoning", "thinking")
         if value is not None:
-            result[key] = [_sglang_call(call) for call in value] if key == "tool_calls" else value
+            result[key] = _sglang_calls(value) if key == "tool_calls" else value
     return result
+
+
+def _sglang_calls(calls: Any) -> list[JsonObject]:
+    if not isinstance(calls, list):
+        raise TemplateRefusedError("tool_calls is no list", slug="bad-tool-call")
+    return [_sglang_call(call) for call in calls]
 
 
 def _sglang_call(call: Any) -> JsonObject:
