@@ -139,7 +139,7 @@ class Ingest:
         if self.observer is not None and row < self.observed:
             self.observer.see(request, row, family)
         out.table.cut.append(_last_not_computed(request.output, self.stop_ids))
-        out.table.as_ids.append(isinstance(request.content, TokenIds))
+        out.table.as_ids.append(_given_as_ids(request.content))
         out.table.partial.append(isinstance(request.content, Messages) and request.content.missing is not None)
         if self.keep_ids and request.id is not None:
             out.table.ids[row] = request.id
@@ -214,6 +214,11 @@ class Ingest:
         if output is None or not output.text:
             return ()
         return self.encoder.add(output.text, special=False)
+
+
+def _given_as_ids(content: Any) -> bool:
+    """Tell whether a prompt came to its log as token ids, so that no tokenizer here has counted it."""
+    return isinstance(content, TokenIds) or (isinstance(content, Fingerprint) and content.tokenizer == "ids")
 
 
 def _last_not_computed(output: Output | None, stop_ids: frozenset[int]) -> bool:
