@@ -233,6 +233,8 @@ def _parts(parts: Any, route: Route) -> list[JsonObject]:
 
 def _part(part: JsonObject, route: Route) -> list[JsonObject]:
     kind = part.get("type")
+    if not isinstance(kind, str):
+        return []
     if kind in _TEXT_KEYS:
         text = part.get(_TEXT_KEYS[kind])
         wanted = route == "vllm" or kind in {"text", "input_text"}
