@@ -155,7 +155,8 @@ def _post(url: str, body: dict[str, Any], token: str | None) -> dict[str, Any]:
         with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:  # noqa: S310
             answer = json.load(response)
     except urllib.error.HTTPError as error:
-        detail = error.read(300).decode("utf-8", "replace")
+        with error:
+            detail = error.read(300).decode("utf-8", "replace")
         raise ModelError(f"{url} answered {error.code}: {detail}", slug="tokenize-refused") from error
     except (OSError, ValueError) as error:
         raise ModelError(f"{url} does not answer: {error}", slug="no-server", hint="is the server running?") from error

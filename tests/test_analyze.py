@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import http.server
 import json
 import os
 import subprocess
 import sys
+import threading
+import zlib
 from pathlib import Path
 
 import pytest
@@ -387,3 +390,47 @@ def test_a_closed_pipe_is_no_traceback():
     command = f"{sys.executable} -m prefixlint analyze {DEMO} --format json | head -c 1"
     result = subprocess.run(["bash", "-c", command], capture_output=True, check=True)
     assert b"Traceback" not in result.stderr
+
+
+@pytest.fixture
+def tokenizing_server():
+    """A server whose `/tokenize` gives a token a word, and that remembers what it was asked."""
+    asked = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked.append((self.path, question))
+            words = " ".join(m["content"] for m in question.get("messages", [])) or question.get("prompt", "")
+            answer = json.dumps({"tokens": [zlib.crc32(w.encode()) for w in words.split()]}).encode()
+            self.send_response(500 if "fail" in words else 200)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_token_ids_can_come_from_the_running_server(log, tokenizing_server):
+    url, asked = tokenizing_server
+    result = analyze(log, "--tokens-from", f"{url}/v1")
+    # a b c d e f, a b c d e g h, a b c d e f x y z: the server's words, no template
+    assert engine(result, "sglang")["prompt_tokens"] == 6 + 7 + 9
+    assert engine(result, "sglang")["cached_tokens"] == 5 + 6
+    assert [path for path, _ in asked] == ["/tokenize"] * 3
+    assert result["tokenizers"][0]["checked_against"] == "server"
+
+
+def test_a_server_that_fails_is_named(tmp_path, tokenizing_server):
+    url, _ = tokenizing_server
+    log = write_log(tmp_path / "log.jsonl", [body("fail")])
+    assert "/tokenize answered 500" in run(log, "--tokens-from", url, code=2).stderr
+    assert "does not answer" in run(log, "--tokens-from", "http://127.0.0.1:9", code=2).stderr

@@ -83,7 +83,7 @@ TABLE = [
 
 
 def requests_of(path, **options):
-    if b"PAR1" == Path(path).read_bytes()[:4]:
+    if Path(path).read_bytes()[:4] == b"PAR1":
         pytest.importorskip("pyarrow")
     found = list(read([str(path)], **options))
     assert all(isinstance(item, Request) for item in found), found
