@@ -114,6 +114,7 @@ class Ingest:
     server_tokens: ServerTokens | None = None
     stop_ids: frozenset[int] = frozenset()
     observed: float = float("inf")
+    fault: str | None = None
     marked: Callable[[Request], str | None] = _unmarked
     observer: Observer | None = None
 
@@ -137,7 +138,7 @@ class Ingest:
             group=tuple(field_value(request, key) for key in self.by),
         )
         if self.observer is not None and row < self.observed:
-            self.observer.see(request, row, family)
+            self._observe(request, row, family)
         out.table.cut.append(_last_not_computed(request.output, self.stop_ids))
         out.table.as_ids.append(_given_as_ids(request.content))
         out.table.partial.append(isinstance(request.content, Messages) and request.content.missing is not None)
@@ -156,6 +157,15 @@ class Ingest:
         except ValueError as error:
             out.table.set_none()
             _count(out.refused, str(error))
+
+    def _observe(self, request: Request, row: int, family: int) -> None:
+        """Show a request to the log rules; a fault of theirs costs the causes and not the analysis."""
+        assert self.observer is not None
+        try:
+            self.observer.see(request, row, family)
+        except Exception as error:  # noqa: BLE001  # the rules read what strangers wrote
+            self.fault = f"{type(error).__name__} at {request.path}:{request.line}"
+            self.observer = None
 
     def _content(self, request: Request, content: Any, out: Ingested) -> None:
         table = out.table

@@ -178,7 +178,10 @@ def _read(
             slug="no-requests",
             hint="--since or --sample may leave everything out" if options.since or options.sample else None,
         )
-    return _Run(files, encoder, read, machine, observer)
+    run = _Run(files, encoder, read, machine, ingest.observer)
+    if ingest.fault is not None:
+        run.notes.append(Note("causes-fault", f"no causes are shown: a log rule has a fault ({ingest.fault})"))
+    return run
 
 
 def _selected(items: Iterable[Request | Skip], options: Options) -> Iterator[Request | Skip]:

@@ -207,6 +207,7 @@ def test_lmcache_agent_answers_are_kept(log):
 
 
 def test_baseten_parquet():
+    pytest.importorskip("pyarrow")
     found = requests_of(SAMPLES / "baseten_trace.parquet")
     assert [r.content for r in found] == [Text(f"Desk note {n}") for n in range(3)]
     assert [r.time for r in found] == [1740992400.0, 1740992401.0, 1740992402.0]

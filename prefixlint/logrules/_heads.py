@@ -194,6 +194,8 @@ def _appended(earlier: View, later: View) -> Hit:
 
 
 def _located(view: View, char: int, before: str, after: str) -> At:
+    if not view.head:
+        return At("messages", 0, before, after)
     unit, offset = _unit(view.head, char)
     return At(unit.path, offset, before, after)
 
@@ -210,6 +212,8 @@ def _unit(head: Sequence[Unit], char: int) -> tuple[Unit, int]:
 
 
 def _is_marked(view: View, char: int) -> bool:
+    if not view.head:
+        return False
     unit, _ = _unit(view.head, char)
     body, holder = view.body, unit.path.removesuffix(".text")
     found = re.fullmatch(r"(\w+)\[(\d+)\]", holder)
