@@ -26,14 +26,12 @@ from prefixlint.model import (
     Text,
     TokenIds,
 )
+from prefixlint.simulate import only_sampled
 from prefixlint.table import Table
 from prefixlint.tokens import Encoder
 
 # Skipped lines beyond this are counted but not kept: a log of another format may skip every line.
 KEPT_SKIPS = 1000
-
-# What engines and providers call an output that the length limit ended.
-_BY_LENGTH = ("length", "max_tokens", "MAX_TOKENS", "max_output_tokens")
 
 ServerTokens = Callable[[Request], Sequence[int]]
 
@@ -104,7 +102,8 @@ class Ingest:
     """The settings of one pass. `by` names the fields that requests are grouped by; `keep_ids` keeps request ids.
 
     `marked` says whether a request's cache marks are to be found: `explicit` ones, the `implicit` one as well, or None.
-    `observer` sees each request as it passes, to find what breaks prefixes; None where that is not asked for.
+    `observer` sees the first `observed` requests as they pass, to find what breaks prefixes; None where that is not
+    asked for.
     """
 
     encoder: Encoder
@@ -114,7 +113,6 @@ class Ingest:
     server_tokens: ServerTokens | None = None
     stop_ids: frozenset[int] = frozenset()
     observed: float = float("inf")
-    fault: str | None = None
     marked: Callable[[Request], str | None] = _unmarked
     observer: Observer | None = None
 
@@ -138,7 +136,7 @@ class Ingest:
             group=tuple(field_value(request, key) for key in self.by),
         )
         if self.observer is not None and row < self.observed:
-            self._observe(request, row, family)
+            self.observer.try_to_see(request, row, family)
         out.table.cut.append(_last_not_computed(request.output, self.stop_ids))
         out.table.as_ids.append(_given_as_ids(request.content))
         out.table.partial.append(isinstance(request.content, Messages) and request.content.missing is not None)
@@ -157,15 +155,6 @@ class Ingest:
         except ValueError as error:
             out.table.set_none()
             _count(out.refused, str(error))
-
-    def _observe(self, request: Request, row: int, family: int) -> None:
-        """Show a request to the log rules; a fault of theirs costs the causes and not the analysis."""
-        assert self.observer is not None
-        try:
-            self.observer.see(request, row, family)
-        except Exception as error:  # noqa: BLE001  # the rules read what strangers wrote
-            self.fault = f"{type(error).__name__} at {request.path}:{request.line}"
-            self.observer = None
 
     def _content(self, request: Request, content: Any, out: Ingested) -> None:
         table = out.table
@@ -232,13 +221,10 @@ def _given_as_ids(content: Any) -> bool:
 
 
 def _last_not_computed(output: Output | None, stop_ids: frozenset[int]) -> bool:
-    """Tell whether the output's last token was only sampled: it has no KV, so no later request can reuse it.
-
-    True where the length limit ended it, or where the log shows the stop token itself.
-    """
+    """Tell whether the output's last token was only sampled, so that no later request can reuse it."""
     if output is None:
         return False
-    return output.finish in _BY_LENGTH or bool(output.ids and output.ids[-1] in stop_ids)
+    return only_sampled(output.ids[-1] if output.ids else None, output.finish, stop_ids)
 
 
 def field_value(request: Request, key: str) -> str | None:

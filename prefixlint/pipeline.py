@@ -178,10 +178,7 @@ def _read(
             slug="no-requests",
             hint="--since or --sample may leave everything out" if options.since or options.sample else None,
         )
-    run = _Run(files, encoder, read, machine, ingest.observer)
-    if ingest.fault is not None:
-        run.notes.append(Note("causes-fault", f"no causes are shown: a log rule has a fault ({ingest.fault})"))
-    return run
+    return _Run(files, encoder, read, machine, observer)
 
 
 def _selected(items: Iterable[Request | Skip], options: Options) -> Iterator[Request | Skip]:
@@ -278,7 +275,9 @@ def _findings(run: _Run, order: np.ndarray, options: Options, log: _Log) -> list
             found = {rows[r.path, r.line, r.part]: r for r in log.again(rows)}
             for row in rows.values():
                 if row in found:
-                    observer.see(found[row], row, run.table.family[row])
+                    observer.try_to_see(found[row], row, run.table.family[row])
+    if observer.fault is not None:
+        run.notes.append(Note("causes-fault", f"no causes are shown: a log rule has a fault ({observer.fault})"))
     return observer.findings(rulebook.rules(), mask(personal=options.redact))
 
 

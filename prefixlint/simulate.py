@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 NO_OWNER = -1
 
+# What engines and providers call an output that the length limit ended.
+_BY_LENGTH = ("length", "max_tokens", "MAX_TOKENS", "max_output_tokens")
+
 
 class Arrival(NamedTuple):
     """One request: its row (a number of the caller's), what separates its cache from others, and its tokens.
@@ -227,11 +230,12 @@ def computed_output(ids: Ids, finish: str | None, stop_ids: Iterable[int] = ()) 
     The last sampled token has none: it is the stop token where one is logged (`stop_ids` are the model's), else, with
     finish `length`, the last one of the output. A log that leaves the stop token out holds computed tokens only.
     """
-    if not ids.size:
-        return ids
-    if finish == "length" or ids.item(-1) in set(stop_ids):
-        return ids[:-1]
-    return ids
+    return ids[:-1] if ids.size and only_sampled(ids.item(-1), finish, frozenset(stop_ids)) else ids
+
+
+def only_sampled(last: int | None, finish: str | None, stop_ids: frozenset[int]) -> bool:
+    """Tell whether the last token of an output has no KV: `last` is its id, None where the log gives no ids."""
+    return finish in _BY_LENGTH or last in stop_ids
 
 
 def rates(served: Served, where: Where = slice(None)) -> Rates:

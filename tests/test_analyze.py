@@ -434,3 +434,18 @@ def test_a_server_that_fails_is_named(tmp_path, tokenizing_server):
     log = write_log(tmp_path / "log.jsonl", [body("fail")])
     assert "/tokenize answered 500" in run(log, "--tokens-from", url, code=2).stderr
     assert "does not answer" in run(log, "--tokens-from", "http://127.0.0.1:9", code=2).stderr
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_fault_of_a_log_rule_costs_the_causes_and_not_the_analysis(log, model, monkeypatch, backwards):
+    def stumble(*_):
+        raise IndexError("a fault")
+
+    expected = analyze(log, "--model", model)["engines"]
+    if backwards:
+        log.write_text("\n".join(log.read_text().splitlines()[::-1]))
+    monkeypatch.setattr("prefixlint.logrules.Observer.see", stumble)
+    result = analyze(log, "--model", model)
+    assert result["engines"] == expected
+    assert result["findings"] == []
+    assert "causes-fault" in [note["slug"] for note in result["notes"]]

@@ -54,9 +54,13 @@ def compare(earlier: Request, later: Request) -> list[Hit]:
 
 @dataclass(slots=True)
 class Observer:
-    """Sees the requests of a log one by one; keeps the latest turn of each conversation and the causes found."""
+    """Sees the requests of a log one by one; keeps the latest turn of each conversation and the causes found.
+
+    `fault` is what a rule stumbled over in `try_to_see`; from then on nothing is seen and nothing is found.
+    """
 
     memory: int = MEMORY
+    fault: str | None = None
     _tracks: Tracks = field(init=False)
     _causes: Causes = field(default_factory=Causes)
     _grouper: Grouper = field(default_factory=Grouper)
@@ -79,8 +83,19 @@ class Observer:
                 self._causes.add(earlier, here, hits, row=row, family=family, track=track)
         self._causes.seen(here, row)
 
+    def try_to_see(self, request: Request, row: int, family: int) -> None:
+        """See a request where a fault of a rule must cost the causes and not what else is told of the log."""
+        if self.fault is not None:
+            return
+        try:
+            self.see(request, row, family)
+        except Exception as error:  # noqa: BLE001  # the rules read what strangers wrote
+            self.fault = f"{type(error).__name__} at {request.path}:{request.line}"
+
     def findings(self, rules: Mapping[str, Rule], masked: Callable[[str], str] | None = None) -> list[LogFinding]:
         """Give what the requests seen so far show, for the rules that are wanted."""
+        if self.fault is not None:
+            return []
         return self._causes.findings(rules, mask() if masked is None else masked)
 
 
