@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from prefixlint.logs._parse import maybe
@@ -33,6 +33,13 @@ def rows(value: Any) -> Iterator[JsonObject]:
             yield value
     elif isinstance(value, list):
         yield from (entry for entry in value if isinstance(entry, dict))
+
+
+def page(held: Any, is_row: Callable[[JsonObject], bool]) -> list[Any] | None:
+    """Give the rows that a page of an API holds, told by its first one; None where it is no list of them."""
+    if isinstance(held, list) and held and isinstance(held[0], dict) and is_row(held[0]):
+        return held
+    return None
 
 
 def decoded(value: Any) -> Any:

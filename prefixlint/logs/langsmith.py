@@ -16,7 +16,7 @@ from prefixlint.logs._exchange import exchange, labels
 from prefixlint.logs._langchain import messages as from_langchain
 from prefixlint.logs._numbers import seconds, text
 from prefixlint.logs._usage import usage_of
-from prefixlint.logs._values import decoded, pick, rows, table
+from prefixlint.logs._values import decoded, page, pick, rows, table
 from prefixlint.model import JsonObject, Latency, Output, Request, Skip, Usage
 
 NAME = "langsmith"
@@ -43,10 +43,7 @@ def unpack(value: Any) -> list[Any] | None:
     """Take the runs out of a page of the API."""
     if not isinstance(value, dict) or _is_run(value):
         return None
-    held = pick(value, "runs", "data")
-    if isinstance(held, list) and held and isinstance(held[0], dict) and _is_run(held[0]):
-        return held
-    return None
+    return page(pick(value, "runs", "data"), _is_run)
 
 
 class _Reader:

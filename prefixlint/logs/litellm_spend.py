@@ -16,7 +16,7 @@ from prefixlint.logs import Reader, Record
 from prefixlint.logs._exchange import exchange, labels
 from prefixlint.logs._numbers import count, number
 from prefixlint.logs._usage import usage_of
-from prefixlint.logs._values import decoded, pick, table
+from prefixlint.logs._values import decoded, page, pick, table
 from prefixlint.logs.litellm import known as known_beside
 from prefixlint.logs.litellm import refused
 from prefixlint.model import JsonObject, Latency, Request, Skip, Usage
@@ -39,10 +39,7 @@ def _is_row(value: JsonObject) -> bool:
 
 def unpack(value: Any) -> list[Any] | None:
     """Take the rows out of a page of the API."""
-    held = value.get("data") if isinstance(value, dict) else None
-    if isinstance(held, list) and held and isinstance(held[0], dict) and _is_row(held[0]):
-        return held
-    return None
+    return page(value.get("data"), _is_row) if isinstance(value, dict) else None
 
 
 class _Reader:

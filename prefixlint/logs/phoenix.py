@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from prefixlint.logs import Reader, Record
-from prefixlint.logs._values import pick, table
+from prefixlint.logs._values import page, pick, table
 from prefixlint.logs.openinference import request
 from prefixlint.model import JsonObject, Request, Skip
 
@@ -39,10 +39,7 @@ def _is_span(value: JsonObject) -> bool:
 
 def unpack(value: Any) -> list[Any] | None:
     """Take the spans out of a page of the REST API."""
-    held = value.get("data") if isinstance(value, dict) else None
-    if isinstance(held, list) and held and isinstance(held[0], dict) and _is_span(held[0]):
-        return held
-    return None
+    return page(value.get("data"), _is_span) if isinstance(value, dict) else None
 
 
 class _Reader:
