@@ -7,7 +7,7 @@ interpolations that lead there, the nearest to the value first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from prefixlint import placeholders
 from prefixlint.fills import Fill, called, fill_of, keywords, loaded, read_file
@@ -71,11 +71,15 @@ class Renderer:
         self, value: Value, frame: Frame, fills: tuple[Fill, ...] = (), via: tuple[Span, ...] = ()
     ) -> list[Node]:
         """Give a value's nodes."""
+        return self._within(lambda: self._nodes(value, frame, fills, via))
+
+    def _within(self, give: Callable[[], list[Node]]) -> list[Node]:
+        """Go a level deeper, unless the budget of the prompt is used up."""
         if self.spent():
             return []
         self._depth += 1
         try:
-            return self._nodes(value, frame, fills, via)
+            return give()
         finally:
             self._depth -= 1
 
@@ -340,13 +344,7 @@ class Renderer:
         self, value: Value, frame: Frame, fills: tuple[Fill, ...] = (), via: tuple[Span, ...] = ()
     ) -> list[Node]:
         """Render a sequence's elements one after the other."""
-        if self.spent():
-            return []
-        self._depth += 1
-        try:
-            return self._elements(value, frame, fills, via)
-        finally:
-            self._depth -= 1
+        return self._within(lambda: self._elements(value, frame, fills, via))
 
     def _elements(self, value: Value, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]) -> list[Node]:
         held, inner = self.resolver.resolve(value, frame)

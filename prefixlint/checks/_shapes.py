@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prefixlint.checks import Context
+from prefixlint.findings import Confidence, Finding, Rule
+from prefixlint.prompts import Span
 from prefixlint.resolve import Frame
 from prefixlint.sources import Sink, Summary
 from prefixlint.values import (
@@ -31,6 +33,19 @@ from prefixlint.values import (
 
 HISTORY_WORDS = frozenset("history conversation transcript turns dialogue".split())  # noqa: SIM905 (reads better)
 MESSAGE_WORDS = HISTORY_WORDS | {"messages", "msgs"}
+
+
+Hit = tuple[Span, str]
+"""A place that has a rule's shape, and what to say about it."""
+
+
+def report(shapes: Mapping[str, Callable[[Context], Iterator[Hit]]], context: Context, rule: Rule) -> Iterator[Finding]:
+    """Report the places that have the rule's shape (its parameter `shape`), each once."""
+    seen: set[Span] = set()
+    for span, message in shapes[rule.params["shape"]](context):
+        if span not in seen:
+            seen.add(span)
+            yield Finding(rule, message, span, rule.severity, Confidence.MEDIUM, help=rule.help)
 
 
 def sinks(context: Context, *kinds: str) -> Iterator[tuple[Summary, Sink, Frame]]:

@@ -8,6 +8,7 @@ from prefixlint.checks import Context
 from prefixlint.checks._shapes import (
     HISTORY_WORDS,
     MESSAGE_WORDS,
+    Hit,
     elements_of,
     entries,
     is_called,
@@ -16,11 +17,12 @@ from prefixlint.checks._shapes import (
     moving_slices,
     named_parts,
     receiver,
+    report,
     sinks,
 )
-from prefixlint.findings import Confidence, Finding, Rule
+from prefixlint.findings import Finding, Rule
 from prefixlint.link import HISTORY
-from prefixlint.prompts import Hole, Span
+from prefixlint.prompts import Hole
 from prefixlint.resolve import Frame
 from prefixlint.values import (
     Attr,
@@ -42,16 +44,10 @@ from prefixlint.values import (
 
 NAME = "conversation"
 
-Hit = tuple[Span, str]
-
 
 def check(context: Context, rule: Rule) -> Iterator[Finding]:
     """Report the places that have the rule's shape."""
-    seen: set[Span] = set()
-    for span, message in _SHAPES[rule.params["shape"]](context):
-        if span not in seen:
-            seen.add(span)
-            yield Finding(rule, message, span, rule.severity, Confidence.MEDIUM, help=rule.help)
+    return report(_SHAPES, context, rule)
 
 
 def _moving_block(context: Context) -> Iterator[Hit]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from prefixlint.checks import Context
-from prefixlint.checks._shapes import HISTORY_WORDS, entries, is_called, last_name, literals, sinks
-from prefixlint.findings import Confidence, Finding, Rule
+from prefixlint.checks._shapes import HISTORY_WORDS, Hit, entries, is_called, last_name, literals, report, sinks
+from prefixlint.findings import Finding, Rule
 from prefixlint.placement import CHARS_PER_TOKEN
-from prefixlint.prompts import Hole, Node, Span, Text
+from prefixlint.prompts import Hole, Node, Text
 from prefixlint.resolve import Frame
 from prefixlint.values import Call, Either, Loop, Map, Param, Seq, Value, bare, dotted, walk
 from prefixlint.wordset import word_set
 
 NAME = "request"
-Hit = tuple[Span, str]
 
 SMALLEST_MINIMUM = 512
 """Tokens below which no provider keeps a marked prefix (the least of the minima in the engines' facts)."""
@@ -34,11 +33,7 @@ _SIDE_WORDS = word_set("compact compaction summarise summarize condense compress
 
 def check(context: Context, rule: Rule) -> Iterator[Finding]:
     """Report the places that have the rule's shape."""
-    seen: set[Span] = set()
-    for span, message in _SHAPES[rule.params["shape"]](context):
-        if span not in seen:
-            seen.add(span)
-            yield Finding(rule, message, span, rule.severity, Confidence.MEDIUM, help=rule.help)
+    return report(_SHAPES, context, rule)
 
 
 def _reserialised(context: Context) -> Iterator[Hit]:
