@@ -134,12 +134,10 @@ class Ingest:
             family=family,
             conversation=_conversation(request, family),
             group=tuple(field_value(request, key) for key in self.by),
+            cut=_last_not_computed(request.output, self.stop_ids),
         )
         if self.observer is not None and row < self.observed:
             self.observer.try_to_see(request, row, family)
-        out.table.cut.append(_last_not_computed(request.output, self.stop_ids))
-        out.table.as_ids.append(_given_as_ids(request.content))
-        out.table.partial.append(isinstance(request.content, Messages) and request.content.missing is not None)
         if self.keep_ids and request.id is not None:
             out.table.ids[row] = request.id
         content = request.content
@@ -213,11 +211,6 @@ class Ingest:
         if output is None or not output.text:
             return ()
         return self.encoder.add(output.text, special=False)
-
-
-def _given_as_ids(content: Any) -> bool:
-    """Tell whether a prompt came to its log as token ids, so that no tokenizer here has counted it."""
-    return isinstance(content, TokenIds) or (isinstance(content, Fingerprint) and content.tokenizer == "ids")
 
 
 def _last_not_computed(output: Output | None, stop_ids: frozenset[int]) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefixlint.marks import Block
-from prefixlint.model import BlockHashes, Request, Usage
+from prefixlint.model import BlockHashes, Fingerprint, Messages, Request, TokenIds, Usage
 
 UNKNOWN = -1
 """In a column of counts: not reported."""
@@ -122,7 +122,7 @@ class Table:
         """Count the requests."""
         return len(self.line)
 
-    def add(self, request: Request, *, family: int, conversation: Hashable, group: Hashable) -> int:
+    def add(self, request: Request, *, family: int, conversation: Hashable, group: Hashable, cut: bool) -> int:
         """Append what is known of a request before its prompt; give its row."""
         row = len(self.line)
         usage = request.usage
@@ -143,6 +143,9 @@ class Table:
         self.family.append(family)
         self.conversation.append(self.conversations.number(conversation))
         self.group.append(self.groups.number(group))
+        self.cut.append(cut)
+        self.as_ids.append(_given_as_ids(request.content))
+        self.partial.append(isinstance(request.content, Messages) and request.content.missing is not None)
         self.prompt.append(UNKNOWN if usage is None or usage.prompt is None else usage.prompt)
         self.cached.append(UNKNOWN if usage is None or usage.cached is None else usage.cached)
         self.written.append(UNKNOWN if usage is None or usage.written is None else usage.written)
@@ -200,3 +203,8 @@ def _durations(request: Request) -> tuple[float, float]:
     parts = (latency.queue, latency.prefill)
     first = latency.ttft if latency.ttft is not None else sum(p or 0.0 for p in parts) if any(parts) else math.nan
     return first, math.nan if latency.total is None else latency.total
+
+
+def _given_as_ids(content: Any) -> bool:
+    """Tell whether a prompt came to its log as token ids, so that no tokenizer here has counted it."""
+    return isinstance(content, TokenIds) or (isinstance(content, Fingerprint) and content.tokenizer == "ids")
