@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from prefixlint import (
     summary,
     worth,
 )
+from prefixlint.accounts import Account, Material
 from prefixlint.chat import renderer
 from prefixlint.engines import Engine
 from prefixlint.errors import LogRefusedError, UsageError
@@ -82,12 +83,14 @@ class Options:
 class Watch:
     """Callbacks of a run: bytes read (done, total or None), and the numbers of each request in the order used.
 
-    `on_trace` gets the lines of an anonymous trace, see `export`.
+    `on_trace` gets the lines of an anonymous trace, see `export`; `on_account` what became of each request and why,
+    with the material that it was made of (see `accounts`).
     """
 
     on_bytes: Callable[[int, int | None], None] | None = None
     on_request: Callable[[RequestLine], None] | None = None
     on_trace: Callable[[bytes], None] | None = None
+    on_account: Callable[[Material, Account], None] | None = None
 
 
 @dataclass(slots=True)
@@ -118,7 +121,22 @@ def analyze(
     Raises NoInputError without files, LogRefusedError for logs without prefix information, ModelError for a model that
     cannot be had, UsageError for options that do not fit.
     """
-    options, watch = options or Options(), watch or Watch()
+    index = logs.new_index()
+    options = options or Options()
+    try:
+        return _analyze(_Files(paths, options.log_format, stdin, index), options, watch or Watch())
+    finally:
+        index.close()
+
+
+def analyze_requests(
+    requests: Sequence[Request], options: Options | None = None, *, watch: Watch | None = None
+) -> Analysis:
+    """Do the same with requests that are at hand, no two of which stand at one place (path, line, part)."""
+    return _analyze(_Held(requests), options or Options(), watch or Watch())
+
+
+def _analyze(log: _Log, options: Options, watch: Watch) -> Analysis:
     chosen = [selection.simulated(engines.load(name)) for name in options.engines]
     files = resolve(
         options.model, tokenizer=options.tokenizer, chat_template=options.chat_template, offline=options.offline
@@ -128,18 +146,21 @@ def analyze(
         options = replace(options, limits=replace(options.limits, capacity=server.capacity))
     # The GPUs' pool differs between engines; any number stands for it here.
     bounded.check(replace(options.limits, capacity=1) if server.auto else options.limits)
-    index = logs.new_index()
-    try:
-        log = _Log(paths, options.log_format, stdin, index)
-        run = _read(log, options, files, watch, chosen=chosen, machine=server)
-        return _conclude(run, options, chosen, watch, log)
-    finally:
-        index.close()
+    run = _read(log, options, files, watch, chosen=chosen, machine=server)
+    return _conclude(run, options, chosen, watch, log)
+
+
+class _Log(Protocol):
+    """The log that is analysed: read once as a whole, and single requests again."""
+
+    def read(self, on_bytes: Callable[[int, int | None], None] | None) -> Iterator[Request | Skip]: ...
+
+    def again(self, wanted: Iterable[tuple[str, int, int]]) -> Iterator[Request]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Log:
-    """The log that is analysed: read once as a whole, and single requests again."""
+class _Files:
+    """A log in files, or on standard input."""
 
     paths: Sequence[str]
     log_format: str | None
@@ -151,6 +172,21 @@ class _Log:
 
     def again(self, wanted: Iterable[tuple[str, int, int]]) -> Iterator[Request]:
         return logs.fetch(self.paths, wanted, log_format=self.log_format, stdin=self.stdin, index=self.index)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Requests in memory."""
+
+    requests: Sequence[Request]
+
+    def read(self, on_bytes: Callable[[int, int | None], None] | None) -> Iterator[Request | Skip]:
+        del on_bytes
+        return iter(self.requests)
+
+    def again(self, wanted: Iterable[tuple[str, int, int]]) -> Iterator[Request]:
+        places = set(wanted)
+        return (request for request in self.requests if (request.path, request.line, request.part) in places)
 
 
 def _read(
@@ -221,7 +257,7 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
     if watch.on_trace is not None:
         _export(run, rows, options, watch.on_trace, use_blocks=use_blocks)
     analysis = summary.build(
-        summary.Material(
+        Material(
             bounded=limited,
             table=table,
             read=run.read,
@@ -237,6 +273,7 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
             warmup=options.warmup,
             again=log.again,
             on_request=watch.on_request,
+            on_account=watch.on_account,
             findings=_findings(run, order, options, log),
         )
     )

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prefixlint import attribute, bodies, causecost, fingerprints, simulate
-from prefixlint.bounded import Bounded
-from prefixlint.counting import Counted
+from prefixlint import accounts, attribute, bodies, causecost, fingerprints, simulate
+from prefixlint.accounts import Account, Material, Pieces
 from prefixlint.fleet import Limits
-from prefixlint.ingest import Ingested
-from prefixlint.logfindings import LogFinding
 from prefixlint.logs import why_no_prompt
-from prefixlint.model import Fingerprint, Messages, MissCause, Request, Text
+from prefixlint.model import Fingerprint, Messages, Request, Text
 from prefixlint.reported import likely_causes, reported
 from prefixlint.results import (
     Analysis,
@@ -31,9 +28,8 @@ from prefixlint.results import (
     SkipKind,
     VolatilePlace,
 )
-from prefixlint.simulate import Replay, Served
-from prefixlint.table import UNKNOWN, Table, by_value
-from prefixlint.tokens import Encoder
+from prefixlint.simulate import Served
+from prefixlint.table import UNKNOWN, by_value
 from prefixlint.wording import many
 
 Counts = NDArray[np.int64]
@@ -56,42 +52,11 @@ _MISSING_TURNS = 0.2
 _FEW_TURNS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Material:
-    """What the stages before have found out. `rows` are the replayed requests in order, `order` all of them."""
-
-    table: Table
-    read: Ingested
-    encoder: Encoder
-    stand_in: bool
-    order: Rows
-    order_name: str
-    rows: Rows
-    replay: Replay
-    bounded: Bounded
-    counts: Counted
-    notes: Sequence[Note]
-    by: Sequence[str]
-    warmup: float
-    again: Again
-    on_request: Callable[[RequestLine], None] | None
-    findings: Sequence[LogFinding] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Account:
-    """The replay with counts as they are reported: `lost` are tokens that were there but behind a difference."""
-
-    prompt: Counts
-    lost: Counts
-    served: Mapping[str, Served]
-    misses: Mapping[str, Mapping[MissCause, Counts]]
-    partings: Sequence[attribute.Parting | None]
-
-
 def build(material: Material) -> Analysis:
     """Put the result together."""
-    account = _account(material)
+    account = accounts.account(material)
+    if material.on_account is not None:
+        material.on_account(material, account)
     where = simulate.after_warmup(material.rows.size, material.warmup)
     notes = [*material.notes, *_notes(material)]
     families = _families(material, account, where)
@@ -112,87 +77,12 @@ def build(material: Material) -> Analysis:
         groups=_groups(material, account) if material.by else (),
         by=material.by,
         findings=causecost.Measure(
-            material.table, material.rows, account.served, account.misses, _Pieces(material.encoder)
+            material.table, material.rows, account.served, account.misses, Pieces(material.encoder)
         ).ranked(material.findings),
     )
 
 
-class _Pieces:
-    """The encoder's segments as attribution sees them."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-        self._lengths: dict[int, int] = {}
-        self.decode = encoder.decode
-
-    def piece(self, segment: int) -> attribute.Ids:
-        return self._encoder.ids([segment])
-
-    def sizes(self, segments: attribute.Ids) -> Counts:
-        if not self._encoder.whole:
-            return np.diff(self._encoder.bounds(segments))
-        return np.fromiter((self._length(s) for s in segments.tolist()), np.int64, segments.size)
-
-    def _length(self, segment: int) -> int:
-        """Give a segment's tokens as if it stood alone, which is near enough where prompts are encoded whole."""
-        if segment not in self._lengths:
-            self._lengths[segment] = self.piece(segment).size
-        return self._lengths[segment]
-
-
-def _account(material: Material) -> _Account:
-    """Apply the counts' factors, find where requests part, and say why each token was computed."""
-    replay, factors = material.replay, material.counts.factors
-    limited = material.bounded.served
-    engines = {n: limited[n] if n in limited else simulate.scaled(s, factors) for n, s in replay.engines.items()}
-    first = next(iter(engines.values()))
-    of_blocks = replay.distinct_blocks is not None
-    partings = [None] * material.rows.size if of_blocks else _partings(material)
-    if of_blocks:
-        held = ((material.table.namespace[row], material.table.blocks[row]) for row in material.rows.tolist())
-        lost = attribute.lost_blocks(held, first.shared)
-    else:
-        lost = np.fromiter((p.lost if p else 0 for p in partings), np.int64, len(partings))
-        lost = np.floor(lost * factors).astype(np.int64)
-    misses = {}
-    for name, served in engines.items():
-        rest = served.prompt - served.shared
-        apart = _behind(served, replay, replay.elsewhere, factors)
-        unwritten = np.minimum(_behind(served, replay, replay.with_outputs, factors), rest - apart)
-        behind = np.minimum(lost, rest - apart - unwritten)
-        why = dict(simulate.misses(served))
-        why[MissCause.NOT_WRITTEN] = why.get(MissCause.NOT_WRITTEN, 0) + unwritten
-        why[MissCause.NAMESPACE] = apart
-        why |= {MissCause.DIVERGED: behind, MissCause.COLD: rest - apart - unwritten - behind}
-        misses[name] = {cause: tokens for cause, tokens in why.items() if tokens.any()}
-    return _Account(first.prompt, lost, engines, misses, partings)
-
-
-def _behind(served: Served, replay: Replay, reach: Counts | None, factors: NDArray[np.float64]) -> Counts:
-    """Count the tokens behind an engine's shared prefix up to `reach`, which counts as `replay.prompt` does."""
-    if reach is None:
-        return np.zeros_like(served.prompt)
-    there = np.where(reach == replay.prompt, served.prompt, np.floor(reach * factors).astype(np.int64))
-    return np.maximum(np.minimum(there, served.prompt) - served.shared, 0)
-
-
-def _partings(material: Material) -> list[attribute.Parting | None]:
-    table, rows = material.table, material.rows.tolist()
-    served = next(iter(material.replay.engines.values()))
-    partners = attribute.partners(rows, table.conversation, served.owner, table.family)
-    pieces = _Pieces(material.encoder)
-    found: list[attribute.Parting | None] = []
-    for position, (row, partner) in enumerate(zip(rows, partners, strict=True)):
-        new = served.prompt[position] - served.shared[position]
-        if partner < 0 or new <= 0:
-            found.append(None)
-            continue
-        parted = attribute.part(pieces, table.prompt_segments(partner), table.prompt_segments(row))
-        found.append(attribute.Parting(row, partner, *parted) if parted else None)
-    return found
-
-
-def _rates(name: str, material: Material, account: _Account, where: simulate.Where) -> EngineResult:
+def _rates(name: str, material: Material, account: Account, where: simulate.Where) -> EngineResult:
     served, misses = account.served[name], account.misses[name]
     limits = material.bounded.limits.get(name, Limits())
     rates = simulate.rates(served, where)
@@ -214,13 +104,13 @@ def _rates(name: str, material: Material, account: _Account, where: simulate.Whe
     )
 
 
-def _engines(material: Material, account: _Account, where: simulate.Where) -> list[EngineResult]:
+def _engines(material: Material, account: Account, where: simulate.Where) -> list[EngineResult]:
     if not account.prompt.size:
         return []
     return [_rates(name, material, account, where) for name in account.served]
 
 
-def _groups(material: Material, account: _Account) -> list[Group]:
+def _groups(material: Material, account: Account) -> list[Group]:
     group = np.frombuffer(material.table.group, np.int32)
     replayed = by_value(group[material.rows])
     found = []
@@ -245,7 +135,7 @@ def _missed(group: Group) -> int:
     return group.reported.prompt_tokens - group.reported.cached_tokens if group.reported else 0
 
 
-def _families(material: Material, account: _Account, where: slice) -> list[Family]:
+def _families(material: Material, account: Account, where: slice) -> list[Family]:
     """Sum up by family, the most lost tokens first, and show the places at which the members part."""
     if not account.prompt.size:
         return []
@@ -440,7 +330,7 @@ def _with_hint(head: str, reason: str, hint: str | None) -> str:
     return f"{head}{reason}; {hint}" if hint else head + reason
 
 
-def _logged_places(material: Material, account: _Account) -> dict[int, tuple[str, int]]:
+def _logged_places(material: Material, account: Account) -> dict[int, tuple[str, int]]:
     """Find in the logged bodies where requests part, by row; reads those requests again."""
     table, encoder = material.table, material.encoder
     parted = {table.where(p.row): p for p in account.partings if p is not None}
@@ -467,7 +357,7 @@ def _logged_places(material: Material, account: _Account) -> dict[int, tuple[str
     return found
 
 
-def _request_lines(material: Material, account: _Account) -> Iterator[RequestLine]:
+def _request_lines(material: Material, account: Account) -> Iterator[RequestLine]:
     table = material.table
     places = _logged_places(material, account)
     cached = np.frombuffer(table.cached, np.int64)

@@ -1,0 +1,141 @@
+"""The account of a replay: for each request what was cached, why the rest was not, and where it parts from another.
+
+Arrays have an element a request, in the order of `Material.rows`, and count tokens as they are reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefixlint import attribute, simulate
+from prefixlint.bounded import Bounded
+from prefixlint.counting import Counted
+from prefixlint.ingest import Ingested
+from prefixlint.logfindings import LogFinding
+from prefixlint.model import MissCause, Request
+from prefixlint.results import Note, RequestLine
+from prefixlint.simulate import Replay, Served
+from prefixlint.table import Table
+from prefixlint.tokens import Encoder
+
+Counts = NDArray[np.int64]
+Rows = NDArray[np.intp]
+Again = Callable[[Iterable[tuple[str, int, int]]], Iterator[Request]]
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What the stages before have found out. `rows` are the replayed requests in order, `order` all of them.
+
+    `again` reads single requests of the log once more; `on_account` is handed the account before it is summed up.
+    """
+
+    table: Table
+    read: Ingested
+    encoder: Encoder
+    stand_in: bool
+    order: Rows
+    order_name: str
+    rows: Rows
+    replay: Replay
+    bounded: Bounded
+    counts: Counted
+    notes: Sequence[Note]
+    by: Sequence[str]
+    warmup: float
+    again: Again
+    on_request: Callable[[RequestLine], None] | None
+    on_account: Callable[[Material, Account], None] | None = None
+    findings: Sequence[LogFinding] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The replay with counts as they are reported: `lost` are tokens that were there but behind a difference."""
+
+    prompt: Counts
+    lost: Counts
+    served: Mapping[str, Served]
+    misses: Mapping[str, Mapping[MissCause, Counts]]
+    partings: Sequence[attribute.Parting | None]
+
+
+class Pieces:
+    """The encoder's segments as attribution sees them."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._lengths: dict[int, int] = {}
+        self.decode = encoder.decode
+
+    def piece(self, segment: int) -> attribute.Ids:
+        """Give the token ids of a segment."""
+        return self._encoder.ids([segment])
+
+    def sizes(self, segments: attribute.Ids) -> Counts:
+        """Give the number of tokens of each segment."""
+        if not self._encoder.whole:
+            return np.diff(self._encoder.bounds(segments))
+        return np.fromiter((self._length(s) for s in segments.tolist()), np.int64, segments.size)
+
+    def _length(self, segment: int) -> int:
+        """Give a segment's tokens as if it stood alone, which is near enough where prompts are encoded whole."""
+        if segment not in self._lengths:
+            self._lengths[segment] = self.piece(segment).size
+        return self._lengths[segment]
+
+
+def account(material: Material) -> Account:
+    """Apply the counts' factors, find where requests part, and say why each token was computed."""
+    replay, factors = material.replay, material.counts.factors
+    limited = material.bounded.served
+    engines = {n: limited[n] if n in limited else simulate.scaled(s, factors) for n, s in replay.engines.items()}
+    first = next(iter(engines.values()))
+    of_blocks = replay.distinct_blocks is not None
+    partings = [None] * material.rows.size if of_blocks else _partings(material)
+    if of_blocks:
+        held = ((material.table.namespace[row], material.table.blocks[row]) for row in material.rows.tolist())
+        lost = attribute.lost_blocks(held, first.shared)
+    else:
+        lost = np.fromiter((p.lost if p else 0 for p in partings), np.int64, len(partings))
+        lost = np.floor(lost * factors).astype(np.int64)
+    misses = {}
+    for name, served in engines.items():
+        rest = served.prompt - served.shared
+        apart = _behind(served, replay, replay.elsewhere, factors)
+        unwritten = np.minimum(_behind(served, replay, replay.with_outputs, factors), rest - apart)
+        behind = np.minimum(lost, rest - apart - unwritten)
+        why = dict(simulate.misses(served))
+        why[MissCause.NOT_WRITTEN] = why.get(MissCause.NOT_WRITTEN, 0) + unwritten
+        why[MissCause.NAMESPACE] = apart
+        why |= {MissCause.DIVERGED: behind, MissCause.COLD: rest - apart - unwritten - behind}
+        misses[name] = {cause: tokens for cause, tokens in why.items() if tokens.any()}
+    return Account(first.prompt, lost, engines, misses, partings)
+
+
+def _behind(served: Served, replay: Replay, reach: Counts | None, factors: NDArray[np.float64]) -> Counts:
+    """Count the tokens behind an engine's shared prefix up to `reach`, which counts as `replay.prompt` does."""
+    if reach is None:
+        return np.zeros_like(served.prompt)
+    there = np.where(reach == replay.prompt, served.prompt, np.floor(reach * factors).astype(np.int64))
+    return np.maximum(np.minimum(there, served.prompt) - served.shared, 0)
+
+
+def _partings(material: Material) -> list[attribute.Parting | None]:
+    table, rows = material.table, material.rows.tolist()
+    served = next(iter(material.replay.engines.values()))
+    partners = attribute.partners(rows, table.conversation, served.owner, table.family)
+    pieces = Pieces(material.encoder)
+    found: list[attribute.Parting | None] = []
+    for position, (row, partner) in enumerate(zip(rows, partners, strict=True)):
+        new = served.prompt[position] - served.shared[position]
+        if partner < 0 or new <= 0:
+            found.append(None)
+            continue
+        parted = attribute.part(pieces, table.prompt_segments(partner), table.prompt_segments(row))
+        found.append(attribute.Parting(row, partner, *parted) if parted else None)
+    return found
