@@ -35,7 +35,7 @@ class Measure:
         return sorted(measured, key=lambda f: (-max((f.tokens_lost or {"": 0}).values()), -f.severity, f.rule.code))
 
     def _lost(self, finding: LogFinding, position: Counts) -> dict[str, int]:
-        rows = np.asarray(finding.rows, np.int64)
+        rows = np.asarray([sighting.row for sighting in finding.sightings if sighting.first], np.int64)
         where = position[rows]
         where = where[where >= 0]
         apart = self._apart(finding, position)
@@ -53,7 +53,10 @@ class Measure:
     def _apart(self, finding: LogFinding, position: Counts) -> list[tuple[int, int]]:
         """Give what requests share with those in another namespace: positions, and shared tokens."""
         found = []
-        for row, partner in zip(finding.rows, finding.partners, strict=True):
+        for sighting in finding.sightings:
+            row, partner = sighting.row, sighting.partner
+            if not sighting.first or partner is None:
+                continue
             here = int(position[row])
             if here < 0 or self.table.namespace[row] == self.table.namespace[partner]:
                 continue

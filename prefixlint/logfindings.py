@@ -21,11 +21,29 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
+class Sighting:
+    """One request that shows a cause, and what it is compared with. `row` and `partner` are numbers of requests.
+
+    `partner` is None where a request shows the cause by itself. `first` says that nothing that the model reads before
+    differs, so that this is where the shared prefix ends; other sightings stand behind another cause. `turn` tells an
+    earlier turn of the conversation from a sibling of the template. `path` and `char` are the place in the later body:
+    what stands there in both, and the kind of value, is told by the hit of `logrules.compare` with the same place.
+    """
+
+    row: int
+    partner: int | None
+    first: bool
+    turn: bool
+    path: str
+    char: int
+
+
+@dataclass(frozen=True, slots=True)
 class LogFinding:
     """One cause that a log shows. The fields are those of the documented finding; `at` is where the example parts.
 
-    `rows` are the numbers of the requests whose shared prefix ends here, in the order in which they were seen, and
-    `partners` those of the requests that each is compared with. `families` are the templates concerned.
+    `sightings` are the requests that show it, in the order in which they were seen. `families` are the templates
+    concerned.
     `tokens_at_risk` is estimated from the characters of the example.
     """
 
@@ -40,8 +58,7 @@ class LogFinding:
     kind: str
     examples: tuple[Where, ...] = ()
     families: tuple[int, ...] = ()
-    rows: Sequence[int] = ()
-    partners: Sequence[int] = ()
+    sightings: Sequence[Sighting] = ()
     tokens_at_risk: int | None = None
     tokens_lost: Mapping[str, int] | None = None
     masked_by: str | None = None

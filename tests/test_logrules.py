@@ -98,7 +98,27 @@ def test_a_later_cause_is_masked_by_the_first(tmp_path):
     first, second = sorted(found, key=lambda f: f.masked_by is not None)
     assert (first.rule.code, second.rule.code) == ("PFX304", "PFX101")
     assert second.masked_by == first.fingerprint
-    assert list(second.rows) == []
+    assert [s.first for s in second.sightings] == [False, False]
+
+
+def test_each_request_that_shows_a_cause_is_named_with_its_partner_and_place(tmp_path):
+    bodies = conversation(lambda t: f"Now: 10:0{t}\n{RULES}")
+    finding = one(check(tmp_path, bodies))
+    place = "messages[0].content", len("Now: 10:0")
+    assert list(finding.sightings) == [logrules.Sighting(n, n - 1, True, True, *place) for n in (1, 2)]
+    assert finding.sightings[-1:] == [finding.sightings[1]]
+
+
+def test_a_place_leads_to_the_values_that_stand_there(tmp_path):
+    bodies = [[{"role": "system", "content": f"Now: 10:0{n}\n{RULES}"}, user(f"question {n}")] for n in range(3)]
+    finding = one(check(tmp_path, [{"model": "m", "messages": m} for m in bodies]))
+    requests = list(logs.read([str(tmp_path / "log.jsonl")]))
+    seen = finding.sightings[0]
+    assert not seen.turn
+    hits = logrules.compare(requests[seen.partner], requests[seen.row], turn=seen.turn)
+    assert [(h.before, h.after) for h in hits if (h.at.path, h.at.char) == (seen.path, seen.char)] == [
+        ("10:00", "10:01")
+    ]
 
 
 def test_the_previous_turn_is_preferred_to_a_longer_accidental_prefix(tmp_path):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from prefixlint.families import Grouper
 from prefixlint.findings import Rule
-from prefixlint.logfindings import LogFinding, as_json
+from prefixlint.logfindings import LogFinding, Sighting, as_json
 from prefixlint.logrules import _heads, _history, _settings, _single
 from prefixlint.logrules._causes import Causes
 from prefixlint.logrules._hits import At, Hit
@@ -21,7 +21,7 @@ from prefixlint.logrules._view import View, view
 from prefixlint.model import Request, Skip
 from prefixlint.redact import Redactor
 
-__all__ = ["At", "Hit", "LogFinding", "Observer", "as_json", "check", "compare", "mask"]
+__all__ = ["At", "Hit", "LogFinding", "Observer", "Sighting", "as_json", "check", "compare", "mask"]
 
 _CONTINUES = frozenset({"append", "edited", "window"})
 
@@ -44,12 +44,15 @@ def check(
     return observer.findings(rules, masked)
 
 
-def compare(earlier: Request, later: Request) -> list[Hit]:
-    """Say what differs between two requests taken as two turns of one conversation; in the order of the prompt."""
+def compare(earlier: Request, later: Request, *, turn: bool = True) -> list[Hit]:
+    """Say what differs between two requests, in the order of the prompt.
+
+    They are taken as two turns of one conversation, or without `turn` as siblings of a template, as `Sighting.turn`.
+    """
     one, two = view(earlier, 0), view(later, 1)
     if one is None or two is None:
         return []
-    return sorted(_turn(one, two)[0], key=lambda hit: hit.rank)
+    return sorted(_turn(one, two)[0] if turn else _sibling(one, two), key=lambda hit: hit.rank)
 
 
 @dataclass(slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 from prefixlint.findings import Confidence, Rule, Severity
 from prefixlint.logfindings import LogFinding, Where
 from prefixlint.logrules._hits import Hit
+from prefixlint.logrules._sightings import Sightings
 from prefixlint.logrules._view import View
 from prefixlint.redact import SECRET, is_secret_name
 from prefixlint.wording import many
@@ -32,10 +32,6 @@ _PROVEN = {"PFX403": Severity.WARNING}
 """Rules that are a guess about sources and certain about a log."""
 
 
-def _rows() -> array[int]:
-    return array("L")
-
-
 @dataclass(slots=True)
 class _Cause:
     hit: Hit
@@ -48,8 +44,7 @@ class _Cause:
     pairs: int = 0
     sure: int = 0
     mild: bool = True
-    rows: array[int] = field(default_factory=_rows)
-    partners: array[int] = field(default_factory=_rows)
+    sightings: Sightings = field(default_factory=Sightings)
     values: set[int] = field(default_factory=set)
     states: set[int] = field(default_factory=set)
     families: dict[int, int] = field(default_factory=dict)
@@ -106,11 +101,11 @@ class Causes:
             elif len(cause.examples) < _EXAMPLES:
                 cause.examples.append(where)
             self._count(cause, hit, earlier, family=family, track=track)
-            if first is not None and hit is not first:
+            partner = None if earlier is None else earlier.row
+            ends = hit is first
+            cause.sightings.add(row, partner, first=ends, turn=hit.same, path=hit.at.path, char=hit.at.char)
+            if first is not None and not ends:
                 cause.behind[self._key(first)] += 1
-            elif first is not None and earlier is not None:
-                cause.rows.append(row)
-                cause.partners.append(earlier.row)
 
     def _key(self, hit: Hit) -> tuple[Any, ...]:
         """Give the key of a hit's cause; values before which ever other words stand are one cause."""
@@ -216,7 +211,7 @@ def _finding(
     if cause.mild or cause.sure < 2 or _is_rare(cause, turns):
         severity = Severity.INFO
     masked = None
-    if cause.behind and not cause.rows:
+    if cause.behind and not cause.sightings.firsts:
         masked = next((prints[k] for k, _ in cause.behind.most_common() if k in prints), None)
     message = f"{hit.what}{_shown(values)}, in {many(cause.requests, 'request')}"
     return LogFinding(
@@ -231,8 +226,7 @@ def _finding(
         kind=hit.kind,
         examples=tuple(cause.examples),
         families=tuple(cause.families),
-        rows=cause.rows,
-        partners=cause.partners,
+        sightings=cause.sightings,
         tokens_at_risk=cause.risk,
         masked_by=masked,
         fingerprint=fingerprint,
