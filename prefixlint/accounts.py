@@ -17,6 +17,7 @@ from prefixlint.counting import Counted
 from prefixlint.ingest import Ingested
 from prefixlint.logfindings import LogFinding
 from prefixlint.model import MissCause, Request
+from prefixlint.redact import Redactor
 from prefixlint.results import Note, RequestLine
 from prefixlint.simulate import Replay, Served
 from prefixlint.table import Table
@@ -31,7 +32,8 @@ Again = Callable[[Iterable[tuple[str, int, int]]], Iterator[Request]]
 class Material:
     """What the stages before have found out. `rows` are the replayed requests in order, `order` all of them.
 
-    `again` reads single requests of the log once more; `on_account` is handed the account before it is summed up.
+    `redactor` masks what is shown. `again` reads single requests of the log once more; `on_account` is handed the
+    account before it is summed up.
     """
 
     table: Table
@@ -49,6 +51,7 @@ class Material:
     warmup: float
     again: Again
     on_request: Callable[[RequestLine], None] | None
+    redactor: Redactor
     on_account: Callable[[Material, Account], None] | None = None
     findings: Sequence[LogFinding] = ()
 

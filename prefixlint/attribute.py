@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from prefixlint.bodies import common_prefix
 from prefixlint.model import BlockHashes
+from prefixlint.redact import Redactor
 from prefixlint.results import Excerpt
 
 Ids = NDArray[np.uint32]
@@ -30,6 +31,7 @@ _BACK, _AHEAD = 16, 4  # tokens around a difference that are read to find the wo
 _WINDOW = 200  # characters of each side in which the values' end is looked for
 _RESYNC = 6  # characters that must agree for two texts to have met again
 _CONTEXT = 60
+_SIDE = 80  # characters of a value that are shown
 
 
 class Segments(Protocol):
@@ -153,15 +155,28 @@ def places(partings: Iterable[Parting], family: Sequence[int]) -> dict[int, list
     }
 
 
-def excerpt(earlier: str, later: str, char: int, lead: str = "") -> Excerpt:
-    """Show two texts around the first difference at or behind `char`; `lead` is the text that stands before both."""
-    before = (lead + later[:char])[-_CONTEXT:]
+def excerpt(earlier: str, later: str, char: int, lead: str = "", *, redactor: Redactor) -> Excerpt:
+    """Show two texts around the first difference at or behind `char`; `lead` is the text that stands before both.
+
+    At most 80 characters of each are shown, masked; a masked value that the difference cuts is shown as a whole.
+    """
     a, b = earlier[char : char + _WINDOW], later[char : char + _WINDOW]
     same = common_prefix(a, b)
     blocks = SequenceMatcher(None, a[same:], b[same:], autojunk=False).get_matching_blocks()
     i, j = next(((same + m.a, same + m.b) for m in blocks if m.size >= _RESYNC), (len(a), len(b)))
-    behind = later[char + j : char + j + _CONTEXT]
-    return Excerpt(before, a[:i], b[:j], behind[: common_prefix(earlier[char + i : char + i + _CONTEXT], behind)])
+    behind = common_prefix(earlier[char + i : char + i + _CONTEXT], later[char + j : char + j + _CONTEXT])
+    start = min(redactor.start(earlier, char), redactor.start(later, char))
+    before, shift = lead + later, len(lead)
+    return Excerpt(
+        redactor.part(before, max(0, shift + start - _CONTEXT), shift + start)[-_SIDE:],
+        _side(redactor.part(earlier, start, char + i)),
+        _side(redactor.part(later, start, char + j)),
+        redactor.part(later, char + j, char + j + behind)[:_SIDE],
+    )
+
+
+def _side(text: str) -> str:
+    return text if len(text) <= _SIDE else text[: _SIDE - 1] + "…"
 
 
 def _equal(a: Ids, b: Ids) -> int:

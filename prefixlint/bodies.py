@@ -7,8 +7,9 @@ needs no tokenizer, so `check`, `diff` and `analyze` share it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import Any
 
 # Parts of a body that reach the prompt, in wire order; a body holds one or two of each row, by its dialect.
@@ -22,6 +23,9 @@ _MARKERS = frozenset({"cache_control", "cachePoint", "cache_point", "prompt_cach
 
 # Within one message: what identifies it, then what it says.
 _MESSAGE_KEYS = ("role", "type", "name", "tool_call_id", "reasoning_content", "content", "parts", "tool_calls")
+
+
+_PAIRS = 250_000  # pairs of units up to which replaced ones are aligned by their roles and names
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,93 @@ def first_difference(earlier: Any, later: Any) -> Difference | None:
             return Difference(b.path, 0, a.value, b.value, grows=False)
         if a.value != b.value or type(a.value) is not type(b.value):
             return _value_difference(a, b, last=next(ours, None) is None)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of two aligned bodies: units (tools, parts of the system text, messages) that stand side by side.
+
+    `earlier` and `later` are the leaves of either side, empty where only the other one has the unit. `path` is where
+    the unit stands in the later body (in the earlier one, where the later lacks it).
+    """
+
+    path: str
+    earlier: tuple[Leaf, ...]
+    later: tuple[Leaf, ...]
+    equal: bool
+
+
+def aligned(earlier: Any, later: Any) -> list[Row]:
+    """Put the units of two bodies side by side, in the order of the prompt; a changed one stands beside its old self.
+
+    Units are equal by what they say. Of those that are not, such with the same name or role are taken as one.
+    """
+    ours, theirs = list(_units(earlier)), list(_units(later))
+    rows: list[Row] = []
+    for kind, i, k, j, m in _opcodes([u.key for u in ours], [u.key for u in theirs]):
+        if kind == "equal":
+            pairs = zip(ours[i:k], theirs[j:m], strict=True)
+            rows += [Row(b.path, a.leaves, b.leaves, equal=True) for a, b in pairs]
+        else:
+            rows += _replaced(ours[i:k], theirs[j:m])
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    path: str
+    label: str
+    leaves: tuple[Leaf, ...]
+
+    @property
+    def key(self) -> tuple[tuple[str, str, Any], ...]:
+        cut = len(self.path)
+        return tuple((leaf.path[cut:], type(leaf.value).__name__, leaf.value) for leaf in self.leaves)
+
+
+def _units(body: Any) -> Iterator[_Unit]:
+    if not isinstance(body, dict):
+        yield _Unit("", "", tuple(leaves(body)))
+        return
+    for key in _WIRE_ORDER:
+        path, value = key, body.get(key)
+        while isinstance(value, dict) and "role" not in value:
+            lists = [(name, item) for name, item in value.items() if isinstance(item, list)]
+            if len(lists) != 1:
+                break
+            path, value = f"{path}.{lists[0][0]}", lists[0][1]
+        for where, item in _elements(path, value) if isinstance(value, list) else ((path, value),):
+            found = tuple(walk(where, item))
+            if found:
+                yield _Unit(where, f"{key} {_label(item)}", found)
+
+
+def _label(item: Any) -> str:
+    if not isinstance(item, dict):
+        return ""
+    held = item["function"] if isinstance(item.get("function"), dict) else item
+    return str(next((held[key] for key in ("role", "name", "type") if isinstance(held.get(key), str)), ""))
+
+
+def _opcodes(a: list[Any], b: list[Any]) -> Sequence[tuple[str, int, int, int, int]]:
+    return SequenceMatcher(None, a, b, autojunk=False).get_opcodes()
+
+
+def _replaced(ours: list[_Unit], theirs: list[_Unit]) -> Iterator[Row]:
+    if len(ours) * len(theirs) > _PAIRS:  # long histories in which nothing is equal: side by side as they come
+        both = min(len(ours), len(theirs))
+        ours, theirs, rest = ours[:both], theirs[:both], (ours[both:], theirs[both:])
+        yield from (Row(b.path, a.leaves, b.leaves, equal=False) for a, b in zip(ours, theirs, strict=True))
+        yield from (Row(a.path, a.leaves, (), equal=False) for a in rest[0])
+        yield from (Row(b.path, (), b.leaves, equal=False) for b in rest[1])
+        return
+    for kind, i, k, j, m in _opcodes([u.label for u in ours], [u.label for u in theirs]):
+        if kind == "equal":
+            pairs = zip(ours[i:k], theirs[j:m], strict=True)
+            yield from (Row(b.path, a.leaves, b.leaves, equal=False) for a, b in pairs)
+        else:
+            yield from (Row(a.path, a.leaves, (), equal=False) for a in ours[i:k])
+            yield from (Row(b.path, (), b.leaves, equal=False) for b in theirs[j:m])
 
 
 def locate(body: Any, rendered: str, offset: int) -> tuple[str, int] | None:

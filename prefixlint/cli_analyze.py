@@ -114,6 +114,7 @@ def _options(settings: dict[str, Any]) -> Any:
         today=datetime.now(tz=UTC).date(),
         by=tuple(key.strip() for key in (settings["by"] or "").split(",") if key.strip()),
         redact=settings["redact"],
+        mask_salt=console.mask_salt(),
         why=_how_many(settings["why"]),
     )
 

@@ -1,54 +1,57 @@
-"""`prefixlint diff`: where two requests part, what differs behind that, and how much they share."""
+"""`prefixlint diff`: where two requests part, what differs behind that, and how much caches could serve."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from prefixlint import console
 from prefixlint.errors import NoInputError, PrefixlintError, UsageError
-from prefixlint.model import Messages, Request, Text
+from prefixlint.model import Request, Text
 
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """One difference: its rule (None where no rule speaks of it), the place in the later body, both values."""
-
-    rule: str | None
-    what: str
-    path: str
-    char: int
-    before: str
-    after: str
+if TYPE_CHECKING:
+    from prefixlint.pipeline import Options
 
 
 @click.command(short_help="First divergence of two requests, and what differs behind it.")
 @click.argument("earlier", metavar="A")
 @click.argument("later", metavar="B")
+@console.prompt_options
+@click.option("--text-only", is_flag=True, help="Compare the text alone: no tokens, no verdicts of caches.")
 @click.option("--redact", is_flag=True, help="Mask times, ids, addresses and other personal values in what is shown.")
 @console.output_options(("text", "json"))
 @console.guarded
 def diff(earlier: str, later: str, **options: Any) -> None:
     """Compare request A with request B as a prefix cache does: tools before system before messages, markers left out.
 
-    A and B are files that hold one request body (or a plain prompt), or LOG#LINE.
+    A and B are files that hold one request body (or a plain prompt), or LOG#LINE. Without --model tokens are counted
+    with a stand-in tokenizer, which is near enough to compare; the text is compared to the character either way.
     """
-    from prefixlint import logrules
+    from prefixlint import pairs, reports
+    from prefixlint.reports import _diff
 
     one, two = load(earlier), load(later)
-    mask = logrules.mask(personal=options["redact"])
-    shared, total = shared_characters(one, two)
-    found = changes(one, two, mask)
+    redactor = console.redactor(personal=options["redact"])
+    counting = None if options["text_only"] else prompt_settings(options)
+    found = pairs.compare(one, two, counting, redactor=redactor)
     if options["report"] == "json":
-        shown = _json(found, shared, total)
+        shown = _diff.as_json(found)
     else:
-        shown = _text(found, shared, total, names=(earlier, later))
+        look = reports.Look(
+            console.width(), console.wants_color(options["color"], options["output"]), options["verbose"]
+        )
+        shown = _diff.text(found, (earlier, later), look)
     console.emit(shown, options["output"])
+
+
+def prompt_settings(options: dict[str, Any]) -> Options:
+    """Give what the options of `console.prompt_options` say, as the analysis takes it."""
+    from prefixlint.pipeline import Options
+
+    names = ("model", "tokenizer", "chat_template", "tokens_from", "engines", "block_size")
+    return Options(**{name: options[name] for name in names})
 
 
 def load(name: str) -> Request:
@@ -75,89 +78,3 @@ def load(name: str) -> Request:
 def _exists(path: str) -> None:
     if not Path(path).is_file():
         raise NoInputError(f"{path}: no such file", slug="no-input", hint="a file, or LOG#LINE")
-
-
-def body_of(request: Request) -> Any:
-    """Give the body whose text is compared: the logged one, or one made of the prompt."""
-    if isinstance(request.body, dict):
-        return request.body
-    content = request.content
-    if isinstance(content, Messages):
-        return {"tools": list(content.tools), "messages": list(content.messages)}
-    if isinstance(content, Text):
-        return {"prompt": content.text}
-    raise UsageError(
-        f"{request.path}, line {request.line}: holds no text to compare", slug="no-text", hint="log prompts as text"
-    )
-
-
-def shared_characters(earlier: Request, later: Request) -> tuple[int, int]:
-    """Count the equal leading characters of two prompts, strings one after the other, and those of the longer one."""
-    from prefixlint.bodies import common_prefix, leaves
-
-    a, b = (list(leaves(body_of(request))) for request in (earlier, later))
-    shared = 0
-    for x, y in zip(a, b, strict=False):
-        if x.path != y.path:
-            break
-        if x.value != y.value:
-            shared += common_prefix(str(x.value), str(y.value))
-            break
-        shared += len(str(x.value))
-    return shared, max(sum(len(str(leaf.value)) for leaf in leaves_) for leaves_ in (a, b))
-
-
-def changes(earlier: Request, later: Request, mask: Any) -> list[Changed]:
-    """Give the differences in the order of the prompt, the first divergence first."""
-    from prefixlint import logrules
-    from prefixlint.bodies import first_difference
-
-    first = first_difference(body_of(earlier), body_of(later))
-    if first is None:
-        return []
-    found = [
-        Changed(hit.code, hit.what, hit.at.path, hit.at.char, _short(mask(hit.before)), _short(mask(hit.after)))
-        for hit in logrules.compare(earlier, later)
-    ]
-    if found and (found[0].path, found[0].char) == (first.path, first.char):
-        return found
-    what = "the later request only goes on" if first.grows else "the requests part"
-    before, after = (_short(mask(_from(value, first.char))) for value in (first.before, first.after))
-    return [Changed(None, what, first.path, first.char, before, after), *found]
-
-
-def _from(value: Any, char: int) -> str:
-    return "" if value is None else str(value)[max(0, char - 20) :]
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 80 else line[:79] + "…"
-
-
-def _json(found: Sequence[Changed], shared: int, total: int) -> str:
-    rows = [
-        {"rule": c.rule, "message": c.what, "path": c.path, "char": c.char, "values": [c.before, c.after]}
-        for c in found
-    ]
-    result = {
-        "schema": "prefixlint.diff/1",
-        "equal": not found,
-        "first": rows[0] if rows else None,
-        "differences": rows,
-        "shared": {"characters": shared, "of": total},
-    }
-    return json.dumps(result, indent=2, ensure_ascii=False) + "\n"
-
-
-def _text(found: Sequence[Changed], shared: int, total: int, *, names: tuple[str, str]) -> str:
-    share = f"{shared:,} of {total:,} characters shared as a prefix ({shared / total:.1%})" if total else "no text"
-    if not found:
-        return f"{names[0]} and {names[1]} are equal to a prefix cache: {share}\n"
-    lines = []
-    for number, each in enumerate(found):
-        head = "first divergence" if not number else "behind it"
-        rule = f"{each.rule}: " if each.rule else ""
-        lines.append(f"{head}: {each.path}, character {each.char}: {rule}{each.what}")
-        lines += [f"  A  {each.before or '(nothing)'}", f"  B  {each.after or '(nothing)'}"]
-    return "\n".join([*lines, share]) + "\n"

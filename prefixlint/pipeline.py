@@ -16,6 +16,7 @@ from prefixlint import (
     engines,
     export,
     logs,
+    redact,
     rulebook,
     savings,
     selection,
@@ -30,7 +31,7 @@ from prefixlint.errors import LogRefusedError, UsageError
 from prefixlint.fleet import Limits
 from prefixlint.ingest import Ingest, Ingested
 from prefixlint.logfindings import LogFinding
-from prefixlint.logrules import Observer, mask
+from prefixlint.logrules import Observer
 from prefixlint.logs._read import Index
 from prefixlint.model import Request, Skip
 from prefixlint.modelfiles import ModelFiles, resolve
@@ -55,7 +56,7 @@ class Options:
     what the requests run on and cost; `salt` is that of an exported trace. `limits` are those of the caches; `today` is
     the day by which the age of engine facts is told (None: it is not).
     `why` is the number of requests that are searched for causes (0: none, inf: all); `redact` masks personal values in
-    what is shown, by kind.
+    what is shown, by kind, with labels under `mask_salt`.
     """
 
     model: str | None = None
@@ -77,6 +78,7 @@ class Options:
     today: dt.date | None = None
     why: float = CAUSES
     redact: bool = False
+    mask_salt: bytes = b""
 
 
 @dataclass(slots=True)
@@ -273,6 +275,7 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
             warmup=options.warmup,
             again=log.again,
             on_request=watch.on_request,
+            redactor=redact.shown(personal=options.redact, salt=options.mask_salt),
             on_account=watch.on_account,
             findings=_findings(run, order, options, log),
         )
@@ -315,7 +318,7 @@ def _findings(run: _Run, order: np.ndarray, options: Options, log: _Log) -> list
                     observer.try_to_see(found[row], row, run.table.family[row])
     if observer.fault is not None:
         run.notes.append(Note("causes-fault", f"no causes are shown: a log rule has a fault ({observer.fault})"))
-    return observer.findings(rulebook.rules(), mask(personal=options.redact))
+    return observer.findings(rulebook.rules(), redact.shown(personal=options.redact, salt=options.mask_salt).text)
 
 
 def _replay(

@@ -26,6 +26,7 @@ _SECRET_NAME = re.compile(
 )
 # A `signature` in a body is Anthropic's seal on its thinking, `key` may name anything: secrets in URLs only.
 _URL_ONLY = frozenset({"signature", "sig", "key"})
+_NAME = re.compile(r"[A-Za-z][\w-]*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 # Credentials that tell themselves by their form, wherever they stand.
@@ -45,6 +46,13 @@ _SECRET_HINTS = (
 # Characters of masked strings that are remembered: most of a request was in the request before it.
 _REMEMBERED = 16 << 20
 _QUOTED_SECRET = re.compile(r'("([A-Za-z][\w.-]{1,40})"\s*:\s*")((?:[^"\\]|\\.)+)(")')
+
+# In text that is shown, a credential may also stand behind its name: `api_key=…`, `Password: …`.
+_ASSIGNED = re.compile(
+    r"\b([A-Za-z][\w.-]{1,40})\\{0,2}['\"`]?\s{0,3}[:=]\s{0,3}\\{0,2}['\"`]?(?:(?:Bearer|Basic)\s+)?"
+    r"(?P<value>[^\s'\"`,;<>{}()\\]{6,})"
+)
+_AROUND = 8_000  # characters around a part of a text in which values are looked for that the part cuts
 
 _DATE = r"(?:19|20)\d\d[-/.](?:0?[1-9]|1[0-2])[-/.](?:0?[1-9]|[12]\d|3[01])"
 _CLOCK = (
@@ -73,11 +81,15 @@ _PERSONAL = re.compile("|".join(f"(?P<k{i}_{name}>{pattern})" for i, (name, patt
 
 
 class Redactor:
-    """Masks bodies under one salt. With `personal` false only credentials are masked."""
+    """Masks bodies under one salt. With `personal` false only credentials are masked.
 
-    def __init__(self, salt: bytes, *, personal: bool, fields: Iterable[str] = ()) -> None:
+    `assigned` masks what stands behind the name of a credential in any text, too: for what is shown and never sent.
+    """
+
+    def __init__(self, salt: bytes, *, personal: bool, fields: Iterable[str] = (), assigned: bool = False) -> None:
         self._key = hashlib.blake2b(salt, digest_size=32, person=b"redact").digest()
         self._personal = personal
+        self._assigned = assigned
         self._fields = [tuple(path.split(".")) for path in fields]
         self._memo: dict[str, str] = {}
         self._memo_size = 0
@@ -101,12 +113,56 @@ class Redactor:
             self._memo_size += len(text)
         return known
 
+    def part(self, text: str, start: int, end: int) -> str:
+        """Mask the characters `start` to `end` of a text; a value that they cut is masked as a whole."""
+        begin, stop = max(0, start - _AROUND), min(len(text), end + _AROUND)
+        shown, at = [], start - begin
+        for first, behind, label in self._spans(text[begin:stop]):
+            if behind <= start - begin or first >= end - begin:
+                continue
+            shown += [text[begin + at : begin + max(first, at)], label]
+            at = behind
+        return "".join([*shown, text[begin + at : end]])
+
+    def start(self, text: str, at: int) -> int:
+        """Give where the masked value begins that the character at `at` is in; `at` itself outside of one."""
+        begin = max(0, at - _AROUND)
+        for first, behind, _ in self._spans(text[begin : at + _AROUND]):
+            if first <= at - begin < behind:
+                return begin + first
+        return at
+
+    def value(self, path: str, text: str, start: int = 0, end: int | None = None) -> str:
+        """Mask a part of the string at a path of a body; all of it where the path names a credential."""
+        if text and any(_body_secret(name) for name in _NAME.findall(path)):
+            return SECRET
+        return self.part(text, start, len(text) if end is None else end)
+
     def _masked(self, text: str) -> str:
+        spans = self._spans(text)
+        if not spans:
+            return text
+        shown, at = [], 0
+        for first, behind, label in spans:
+            shown += [text[at:first], label]
+            at = behind
+        return "".join([*shown, text[at:]])
+
+    def _spans(self, text: str) -> list[tuple[int, int, str]]:
+        """Find what is to be masked: where it begins, where it ends, what is shown for it; in order, apart."""
+        found: list[tuple[int, int, str]] = []
         if any(hint in text for hint in _SECRET_HINTS):
-            text = _SECRET_VALUE.sub(SECRET, text)
+            found += [(*match.span(), SECRET) for match in _SECRET_VALUE.finditer(text)]
         if '"' in text:
-            text = _QUOTED_SECRET.sub(_mask_quoted, text)
-        return _PERSONAL.sub(self._label, text) if self._personal else text
+            quoted = (match for match in _QUOTED_SECRET.finditer(text) if _body_secret(match[2]))
+            found += [(match.end(1), match.start(4), SECRET) for match in quoted]
+        if self._assigned:
+            named = (match for match in _ASSIGNED.finditer(text) if _body_secret(match[1]))
+            found += [(*match.span("value"), SECRET) for match in named]
+        if self._personal:
+            matches = _PERSONAL.finditer(text)
+            found += [(*match.span(), label) for match in matches if (label := self._label(match)) != match[0]]
+        return _apart(found)
 
     def _label(self, found: re.Match[str]) -> str:
         kind = (found.lastgroup or "_id").partition("_")[2]
@@ -115,6 +171,14 @@ class Redactor:
             return value
         digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), key=self._key, digest_size=3).hexdigest()
         return f"<{kind}:{digest}>"
+
+
+def shown(*, personal: bool = False, salt: bytes = b"") -> Redactor:
+    """Give what masks text that is shown: credentials always; with `personal` times, ids, addresses and the like.
+
+    Labels are stable under one salt; who does not have it cannot test which value a label stands for.
+    """
+    return Redactor(salt, personal=personal, assigned=True)
 
 
 def is_secret_name(name: str) -> bool:
@@ -138,8 +202,15 @@ def _body_secret(name: str) -> bool:
     return name.lower() not in _URL_ONLY and _SECRET_NAME.fullmatch(name) is not None
 
 
-def _mask_quoted(found: re.Match[str]) -> str:
-    return f"{found[1]}{SECRET}{found[4]}" if _body_secret(found[2]) else found[0]
+def _apart(spans: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Put spans in order; of those that overlap, a credential hides what it meets, else the first one stays."""
+    kept: list[tuple[int, int, str]] = []
+    for first, behind, label in sorted(spans):
+        if not kept or first >= kept[-1][1]:
+            kept.append((first, behind, label))
+        elif SECRET in (label, kept[-1][2]):
+            kept[-1] = (kept[-1][0], max(behind, kept[-1][1]), SECRET)
+    return kept
 
 
 def _mapped(value: Any, text: Callable[[str], str]) -> Any:

@@ -202,7 +202,9 @@ def _place(material: Material, spot: attribute.Place, seen: Mapping[int, Request
         token=parting.token,
         path=at and at[0],
         char=at and at[1],
-        excerpt=attribute.excerpt(here, there, attribute.first_difference(here, there)[1], lead),
+        excerpt=attribute.excerpt(
+            here, there, attribute.first_difference(here, there)[1], lead, redactor=material.redactor
+        ),
         requests=spot.requests,
         lost_tokens=spot.lost,
         example=(path, line, table.line[parting.partner]),

@@ -6,7 +6,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefixlint.attribute import Parting, excerpt, part, partners, places
+from prefixlint import attribute, redact
+from prefixlint.attribute import Parting, part, partners, places
+
+
+def excerpt(*texts, personal=False):
+    return attribute.excerpt(*texts, redactor=redact.shown(personal=personal))
 
 
 class Words:
@@ -109,9 +114,20 @@ def test_an_excerpt_of_inserted_text():
     assert found.earlier + found.after[:3] != found.later
 
 
+def test_an_excerpt_never_cuts_what_is_masked():
+    a, b = (f"key sk-abcdefghijklmnopqrst{n} is mine, {RULES}" for n in (12, 34))
+    found = excerpt(a, b, 27)
+    assert (found.before, found.earlier, found.later) == ("key ", redact.SECRET, redact.SECRET)
+    a, b = f"now 09:12:44 {RULES}", f"now 09:12:51 {RULES}"
+    found = excerpt(a, b, 11, personal=True)
+    assert found.before == "now "
+    assert found.earlier != found.later
+    assert found.earlier.startswith("<timestamp:")
+
+
 @given(st.text(max_size=300), st.text(max_size=300), st.integers(0, 300))
 def test_an_excerpt_of_anything_is_short(a, b, char):
     found = excerpt(a, b, min(char, len(a), len(b)), "lead")
     assert len(found.before) <= 60
     assert len(found.after) <= 60
-    assert max(len(found.earlier), len(found.later)) <= 200
+    assert max(len(found.earlier), len(found.later)) <= 80

@@ -16,8 +16,8 @@ def run(*arguments):
     return done.exit_code, done.stdout, done.stderr
 
 
-def shown(*arguments):
-    code, out, _ = run(*arguments, "--format", "json")
+def shown(*arguments, tokens=False):
+    code, out, _ = run(*arguments, "--format", "json", *([] if tokens else ["--text-only"]))
     assert code == 0
     return json.loads(out)
 
@@ -41,11 +41,15 @@ def test_two_lines_of_a_log():
 def test_all_differences_are_listed_in_order(tmp_path):
     a = body(tmp_path / "a.json", "Now 09:10. Be kind.", "first", "reply", "second question of some length")
     b = body(tmp_path / "b.json", "Now 09:12. Be kind.", "first", "REPLY!", "second question of some length", "x", "y")
-    found = shown(a, b)["differences"]
-    assert [(d["rule"], d["path"]) for d in found] == [
-        ("PFX101", "messages[0].content"),
-        ("PFX401", "messages[2].content"),
+    found = shown(a, b)
+    assert [(d["rule"], d["relation"], d["path"]) for d in found["differences"]] == [
+        ("PFX101", "changed", "messages[0].content"),
+        ("PFX401", "changed", "messages[2].content"),
+        (None, "added", "messages[4]"),
+        (None, "added", "messages[5]"),
     ]
+    equal = [row for row in found["aligned"] if row["relation"] == "equal"]
+    assert [(row["path"], row["last_path"]) for row in equal] == [("messages[1]", "messages[1]"), ("messages[3]",) * 2]
 
 
 def test_a_request_that_only_goes_on(tmp_path):
@@ -58,7 +62,7 @@ def test_a_request_that_only_goes_on(tmp_path):
 def test_equal_requests(tmp_path):
     a = body(tmp_path / "a.json", "s", "q")
     assert shown(a, a)["equal"] is True
-    assert "equal to a prefix cache" in run(a, a)[1]
+    assert "equal to a prefix cache" in " ".join(run(a, a)[1].split())
 
 
 def test_plain_prompts(tmp_path):
@@ -66,7 +70,110 @@ def test_plain_prompts(tmp_path):
     (tmp_path / "b.txt").write_text("You weigh crates. Step 2 of 9.")
     found = shown(tmp_path / "a.txt", tmp_path / "b.txt")
     assert (found["first"]["path"], found["first"]["char"]) == ("prompt", 23)
-    assert found["shared"] == {"characters": 23, "of": 30}
+    shared = found["shared"]
+    assert (shared["characters"], shared["of"], shared["behind"]) == (23, 30, 6)
+
+
+def test_tokens_and_verdicts(tmp_path):
+    rules = "Weigh each crate, note the road it takes, and never guess. " * 120
+    a = body(tmp_path / "a.json", rules + "Now 09:10. " + rules, "first question")
+    b = body(tmp_path / "b.json", rules + "Now 09:12. " + rules, "second question")
+    found = shown(a, b, tokens=True)
+    tokens = found["shared"]["tokens"]
+    assert found["first"]["token"] == tokens["index"] == tokens["before"]
+    assert not tokens["exact"]
+    verdicts = {verdict["engine"]: verdict for verdict in found["engines"]}
+    assert set(verdicts) >= {"sglang", "vllm", "openai"}
+    for verdict in verdicts.values():
+        assert verdict["cached_tokens"] + sum(verdict["misses"].values()) == verdict["prompt_tokens"] == tokens["later"]
+    assert verdicts["sglang"]["cached_tokens"] == tokens["before"]
+    assert verdicts["vllm"]["cached_tokens"] == tokens["before"] // 16 * 16
+    assert verdicts["openai"]["cached_tokens"] == tokens["before"] // 128 * 128 >= 1024
+    assert verdicts["sglang"]["misses"]["diverged"] == tokens["behind"] > 1000
+    assert verdicts["sglang"]["from"] == {"path": str(a), "line": 1}
+    _, text, _ = run(a, b, "--engine", "vllm", "--block-size", "32")
+    assert "vllm, by 32" in text
+    assert "sglang" not in text
+
+
+def test_two_anthropic_bodies_without_a_tokenizer(tmp_path):
+    def claude(name, clock, *texts):
+        path = tmp_path / name
+        system = [{"type": "text", "text": f"Be brief. {clock} Stay kind.", "cache_control": {"type": "ephemeral"}}]
+        messages = [{"role": ("user", "assistant")[i % 2], "content": t} for i, t in enumerate(texts)]
+        path.write_text(
+            json.dumps({"model": "claude-sonnet-4-5", "max_tokens": 9, "system": system, "messages": messages})
+        )
+        return path
+
+    a, b = claude("a.json", "It is 09:10.", "hi"), claude("b.json", "It is 09:14.", "hi", "hello", "so?")
+    found = shown(a, b)
+    assert (found["first"]["path"], found["first"]["char"], found["first"]["rule"]) == ("system[0].text", 20, "PFX101")
+    assert found["engines"] == []
+    assert found["shared"]["tokens"] is None
+    assert [v["engine"] for v in shown(a, b, tokens=True)["engines"]] == ["sglang", "vllm", "anthropic"]
+
+
+def test_a_marked_prefix_is_served_by_anthropic(tmp_path):
+    text = "Weigh each crate, note the road it takes, and never guess. " * 200
+    system = [{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}]
+    paths = []
+    for name in ("a", "b"):
+        paths.append(tmp_path / f"{name}.json")
+        messages = [{"role": "user", "content": f"crate {name}"}]
+        request = {"model": "claude-sonnet-4-5", "max_tokens": 9, "system": system, "messages": messages}
+        paths[-1].write_text(json.dumps(request))
+    (verdict,) = shown(*paths, "--engine", "anthropic", tokens=True)["engines"]
+    assert verdict["cached_tokens"] > 1024
+
+
+def test_tools_are_aligned_by_name(tmp_path):
+    def tool(name, text):
+        return {"type": "function", "function": {"name": name, "description": text, "parameters": {}}}
+
+    a = body(
+        tmp_path / "a.json", "s", "q", tools=[tool("add", "adds"), tool("sub", "takes away"), tool("mul", "times")]
+    )
+    b = body(tmp_path / "b.json", "s", "q", tools=[tool("add", "adds"), tool("mul", "times"), tool("div", "shares")])
+    rows = [(row["relation"], row["path"]) for row in shown(a, b)["aligned"]]
+    assert rows[:4] == [("equal", "tools[0]"), ("removed", "tools[1]"), ("equal", "tools[1]"), ("added", "tools[2]")]
+
+
+def test_prompts_logged_as_token_ids(tmp_path):
+    log = tmp_path / "ids.jsonl"
+    prompts = [list(range(100)), [*range(60), 7, *range(61, 120)]]
+    log.write_text("\n".join(json.dumps({"model": "m", "prompt_token_ids": ids}) for ids in prompts))
+    found = shown(f"{log}#1", f"{log}#2", tokens=True)
+    assert (found["first"]["path"], found["first"]["char"], found["first"]["token"]) == ("tokens", 60, 60)
+    assert found["shared"]["characters"] is None
+    assert run(f"{log}#1", f"{log}#2", "--text-only")[0] == 2
+
+
+def test_masked_values_stay_apart_and_are_never_cut(tmp_path):
+    times = ("2026-03-01T09:12:44Z", "2026-03-01T09:12:51Z")
+    a, b = (body(tmp_path / f"{n}.json", f"mail anna@example.org at {t} please " * 3, "q") for n, t in enumerate(times))
+    for form in ("text", "json"):
+        _, out, _ = run(a, b, "--redact", "--format", form)
+        assert "2026" not in out
+        assert "09:12" not in out
+        assert "anna@" not in out
+        assert "<timestamp:" in out
+    found = shown(a, b, "--redact")
+    assert len({found["first"]["excerpt"][side] for side in ("earlier", "later")}) == 2
+
+
+def test_excerpts_are_short(tmp_path):
+    a, b = (body(tmp_path / f"{n}.json", "same " + n * 5000 + " same", "q") for n in "xy")
+    found = shown(a, b)
+    texts = [*found["first"]["excerpt"].values(), *(v for d in found["differences"] for v in d["values"])]
+    assert max(map(len, texts)) <= 80
+
+
+def test_requests_that_share_nothing(tmp_path):
+    a, b = body(tmp_path / "a.json", "alpha", "one"), body(tmp_path / "b.json", "Zulu!", "two?")
+    found = shown(a, b)
+    assert (found["first"]["path"], found["first"]["char"]) == ("messages[0].content", 0)
+    assert not found["equal"]
 
 
 def test_credentials_are_masked(tmp_path):

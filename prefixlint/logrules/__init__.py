@@ -10,25 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from prefixlint import redact
 from prefixlint.families import Grouper
 from prefixlint.findings import Rule
 from prefixlint.logfindings import LogFinding, Sighting, as_json
-from prefixlint.logrules import _heads, _history, _settings, _single
+from prefixlint.logrules import _heads, _history, _settings, _single, _values
 from prefixlint.logrules._causes import Causes
 from prefixlint.logrules._hits import At, Hit
 from prefixlint.logrules._tracks import MEMORY, Match, Tracks
 from prefixlint.logrules._view import View, view
 from prefixlint.model import Request, Skip
-from prefixlint.redact import Redactor
 
-__all__ = ["At", "Hit", "LogFinding", "Observer", "Sighting", "as_json", "check", "compare", "mask"]
+__all__ = ["At", "Hit", "LogFinding", "Observer", "Sighting", "as_json", "check", "compare", "differences", "mask"]
 
 _CONTINUES = frozenset({"append", "edited", "window"})
 
 
 def mask(*, personal: bool = False) -> Callable[[str], str]:
     """Give what hides credentials in shown values; with `personal` also times, ids, addresses and the like, by kind."""
-    return Redactor(b"", personal=personal).text
+    return redact.shown(personal=personal).text
 
 
 def check(
@@ -53,6 +53,11 @@ def compare(earlier: Request, later: Request, *, turn: bool = True) -> list[Hit]
     if one is None or two is None:
         return []
     return sorted(_turn(one, two)[0] if turn else _sibling(one, two), key=lambda hit: hit.rank)
+
+
+def differences(earlier: str, later: str) -> list[tuple[_values.Place, str]]:
+    """Give the places at which two texts differ, at most twelve, each with what changes there in words."""
+    return [(place, _heads.WORDS.get(place.kind, _heads.WORDS["text"])) for place in _values.places(earlier, later)]
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from prefixlint.model import MissCause
 from prefixlint.reports import Look
 from prefixlint.reports._causes import causes
+from prefixlint.reports._misses import WORDS
 from prefixlint.reports._terminal import (
     Style,
     columns,
@@ -44,18 +45,6 @@ _NAME = 40  # columns that the name of a file or model gets at least
 _RELATIVE = 1e8
 _GROUPS = 30
 _COSTLY = 0.02  # of a family's prompt tokens: what is lost below it is not worth the reader's time
-_CAUSES = {
-    MissCause.COLD: "new text",
-    MissCause.DIVERGED: "seen before, but behind a difference",
-    MissCause.UNALIGNED: "block rounding and last tokens",
-    MissCause.TOO_SHORT: "below the minimum length",
-    MissCause.NAMESPACE: "another namespace (salt, LoRA, organisation)",
-    MissCause.EVICTED: "evicted",
-    MissCause.EXPIRED: "expired",
-    MissCause.REPLICA: "held by another replica",
-    MissCause.IN_FLIGHT: "still being computed",
-    MissCause.NOT_WRITTEN: "never written",
-}
 
 
 def analysis(result: Analysis, look: Look) -> str:
@@ -183,7 +172,7 @@ def _misses(result: Analysis, style: Style, width: int) -> list[str]:
     if not causes:
         return []
     rows = [("Computed again, tokens", *(e.engine for e in engines))]
-    rows += [(_CAUSES[c], *(_tokens_share(e.misses.get(c, 0), e.prompt_tokens) for e in engines)) for c in causes]
+    rows += [(WORDS[c], *(_tokens_share(e.misses.get(c, 0), e.prompt_tokens) for e in engines)) for c in causes]
     lines = table(rows, align="<" + ">" * len(engines), width=width, indent=0)
     return [style.bold(lines[0]), *lines[1:]]
 

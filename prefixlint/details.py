@@ -1,0 +1,94 @@
+"""What `diff` and `explain` found of single requests, as values. Tokens are counts; texts are masked and cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from prefixlint.model import MissCause
+from prefixlint.results import Excerpt
+
+Relation = Literal["equal", "changed", "added", "removed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A place at which the later of two requests differs, or a run of what both have (`equal`).
+
+    `path` is where it stands in the later body (in the earlier one for what was removed), `last` the end of a run.
+    `char` counts equal leading characters of the string there, `characters` those of a run, or those that both strings
+    have behind a change. `rule` names a log rule that speaks of it, None where none does.
+    """
+
+    relation: Relation
+    path: str
+    last: str
+    char: int
+    characters: int
+    what: str
+    before: str = ""
+    after: str = ""
+    rule: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Where two prompts part, in tokens: `index` of the first that differs (None: the later one only goes on).
+
+    `earlier` and `later` are the prompts' tokens, `before` those that both begin with, `behind` those that both have
+    behind the difference. `counted` says with what; `exact` is false for a stand-in.
+    """
+
+    earlier: int
+    later: int
+    index: int | None
+    before: int
+    behind: int
+    counted: str
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A request of a log: its file, and its line (1-based)."""
+
+    path: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one engine's cache serves of a request: cached + misses = prompt tokens.
+
+    `granularity` are the tokens of a block, `minimum` the shortest hit that is given. `source` is the earlier request
+    that wrote the last of the shared tokens.
+    """
+
+    engine: str
+    granularity: int
+    minimum: int
+    prompt: int
+    cached: int
+    misses: Mapping[MissCause, int]
+    source: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two requests as a prefix cache sees them.
+
+    `first` is the first divergence (None where they are equal to a cache), `excerpt` the text around it. `differences`
+    are all of them with what is equal between, in the order of the prompt. `characters` are those shared as a prefix,
+    those of both that are equal behind it, and those of the longer prompt; None for prompts without text.
+    `tokens` is None where nothing was tokenized, `verdicts` are then empty; `notes` say why.
+    """
+
+    first: Difference | None
+    excerpt: Excerpt | None
+    differences: Sequence[Difference]
+    characters: tuple[int, int, int] | None
+    grows: bool
+    tokens: Tokens | None
+    verdicts: Sequence[Verdict]
+    notes: Sequence[str] = ()

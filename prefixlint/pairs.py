@@ -1,0 +1,201 @@
+"""Two requests side by side: where they part, what else differs, what is equal behind it, what caches could serve.
+
+The text of bodies is compared as logged and needs no tokenizer; tokens and verdicts are those of a log that holds the
+two requests, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from prefixlint import accounts, alignment, attribute, bodies, engines, fingerprints, logrules, pipeline
+from prefixlint.accounts import Account, Material
+from prefixlint.details import Comparison, Difference, Place, Relation, Tokens, Verdict
+from prefixlint.errors import ModelError, UsageError
+from prefixlint.logrules import Hit
+from prefixlint.model import BlockHashes, Fingerprint, Messages, Request, Text
+from prefixlint.redact import Redactor
+from prefixlint.results import Excerpt
+from prefixlint.selection import HASH_ENGINES, TEXT_ENGINES
+
+_PROVIDERS = ("openai", "anthropic", "gemini")
+"""Asked for their verdict where the bodies do not show whose they are."""
+_NOTES = frozenset({"refused-prompt", "tokenizer", "no-prompt", "partial-prompts"})
+
+
+def compare(earlier: Request, later: Request, options: pipeline.Options | None, *, redactor: Redactor) -> Comparison:
+    """Compare two requests; `options` say how to tokenize and whose caches to ask, None leaves both out.
+
+    UsageError where neither text nor tokens of both requests are known.
+    """
+    ours, theirs = body_of(earlier), body_of(later)
+    tokens, verdicts, notes = (None, [], []) if options is None else _measured(earlier, later, options)
+    if ours is None or theirs is None:
+        if tokens is None:
+            lacking = earlier if ours is None else later
+            raise UsageError(
+                f"{lacking.path}, line {lacking.line}: holds no text to compare",
+                slug="no-text",
+                hint="log prompts as text",
+            )
+        first = _without_text(earlier, later, tokens)
+        rows = [] if first is None else [first]
+        return Comparison(first, None, rows, None, tokens.index is None, tokens, verdicts, notes)
+    parted = bodies.first_difference(ours, theirs)
+    aligned = bodies.aligned(ours, theirs)
+    rows = alignment.Alignment(hits(earlier, later), redactor).differences(aligned)
+    first = _first(parted, rows, redactor)
+    return Comparison(
+        first=first,
+        excerpt=_excerpt(parted, redactor),
+        differences=rows,
+        characters=_characters(ours, theirs, aligned, parted),
+        grows=parted is not None and parted.grows,
+        tokens=tokens,
+        verdicts=verdicts,
+        notes=notes,
+    )
+
+
+def body_of(request: Request) -> Any:
+    """Give the body whose text is compared: the logged one, or one made of the prompt; None without text."""
+    content = request.content
+    if not isinstance(content, Messages | Text):
+        return None
+    if isinstance(request.body, dict) and any(True for _ in bodies.leaves(request.body)):
+        return request.body
+    if isinstance(content, Messages):
+        return {"tools": list(content.tools), "messages": list(content.messages)}
+    return {"prompt": content.text}
+
+
+def hits(earlier: Request, later: Request) -> list[Hit]:
+    """Give what the log rules say of two requests: as turns of one conversation, else as siblings of a template."""
+    return logrules.compare(earlier, later) or logrules.compare(earlier, later, turn=False)
+
+
+def _first(parted: bodies.Difference | None, rows: Sequence[Difference], redactor: Redactor) -> Difference | None:
+    """Find the first divergence among the differences; where they show it otherwise, give it as it is."""
+    if parted is None:
+        return None
+    changed = [row for row in rows if row.relation != "equal"]
+    if changed and (changed[0].path, changed[0].char) == (parted.path, parted.char):
+        return changed[0]
+    what = "the later request only goes on" if parted.grows else "the requests part"
+    before, after = (
+        alignment.cut(redactor.value(parted.path, "" if value is None else str(value)))
+        for value in (parted.before, parted.after)
+    )
+    return Difference(
+        "added" if parted.grows else "changed", parted.path, parted.path, parted.char, 0, what, before, after
+    )
+
+
+def _excerpt(parted: bodies.Difference | None, redactor: Redactor) -> Excerpt | None:
+    if parted is None or not isinstance(parted.before, str) or not isinstance(parted.after, str):
+        return None
+    if redactor.value(parted.path, "x") != "x":
+        hidden = redactor.value(parted.path, "x")
+        return Excerpt("", hidden, hidden, "")
+    return attribute.excerpt(parted.before, parted.after, parted.char, redactor=redactor)
+
+
+def _characters(
+    earlier: Any, later: Any, aligned: Sequence[bodies.Row], parted: bodies.Difference | None
+) -> tuple[int, int, int]:
+    """Count characters: shared as a prefix, equal behind the first divergence, and of the longer prompt."""
+    a, b = list(bodies.leaves(earlier)), list(bodies.leaves(later))
+    shared = 0 if parted is None else parted.char
+    for x, y in zip(a, b, strict=False):
+        if x.path != y.path or x.value != y.value:
+            break
+        shared += len(str(x.value))
+    equal = sum(map(alignment.equal, aligned))
+    return shared, max(0, equal - shared), max(alignment.size(a), alignment.size(b))
+
+
+def _measured(
+    earlier: Request, later: Request, options: pipeline.Options
+) -> tuple[Tokens | None, list[Verdict], list[str]]:
+    """Count both prompts, and ask caches what they serve of the later one behind the earlier one."""
+    pair = [
+        replace(request, part=part, time=None, usage=None, latency=None, replica=None)
+        for part, request in enumerate((earlier, later))
+    ]
+    options = replace(options, engines=options.engines or _asked(pair), why=0, order=None)
+    seen: list[tuple[Material, Account]] = []
+    watch = pipeline.Watch(on_account=lambda material, account: seen.append((material, account)))
+    try:
+        result = pipeline.analyze_requests(pair, options, watch=watch)
+    except ModelError as error:
+        if options.model or options.tokenizer or options.tokens_from:
+            raise
+        return None, [], [f"nothing was tokenized: {error.message}"]
+    notes = [note.message for note in result.notes if note.slug in _NOTES]
+    material, account = seen[0]
+    if material.rows.size < len(pair):
+        return None, [], notes
+    use = result.tokenizers[-1] if result.tokenizers else None
+    exact = use is None or use.exact != "no"
+    counted = "the blocks of the trace" if use is None else f"{use.name}, {use.chat_template}"
+    return _tokens(material, account, counted, exact=exact), verdicts(material, account, 1), notes
+
+
+def _asked(pair: Sequence[Request]) -> tuple[str, ...]:
+    if any(isinstance(request.content, BlockHashes) for request in pair):
+        return HASH_ENGINES
+    shown = engines.shown_by((request.format, request.model) for request in pair)
+    return *TEXT_ENGINES, *([engine.name for engine in shown] or _PROVIDERS)
+
+
+def verdicts(material: Material, account: Account, position: int) -> list[Verdict]:
+    """Say what each engine serves of the request at a position of the replay."""
+    found = []
+    for name, served in account.served.items():
+        owner = int(served.owner[position])
+        source = None if owner < 0 else Place(*material.table.where(owner)[:2])
+        why = {cause: int(tokens[position]) for cause, tokens in account.misses[name].items() if tokens[position]}
+        found.append(
+            Verdict(
+                engine=name,
+                granularity=served.engine.granularity,
+                minimum=served.engine.minimum,
+                prompt=int(served.prompt[position]),
+                cached=int(served.cached[position]),
+                misses=why,
+                source=source,
+            )
+        )
+    return found
+
+
+def _tokens(material: Material, account: Account, counted: str, *, exact: bool) -> Tokens:
+    earlier, later = (int(tokens) for tokens in account.prompt)
+    if material.replay.distinct_blocks is not None:
+        shared = int(next(iter(account.served.values())).shared[1])
+        return Tokens(
+            earlier, later, shared if shared < earlier else None, shared, int(account.lost[1]), counted, exact
+        )
+    prompts = [material.table.prompt_segments(row) for row in material.rows.tolist()]
+    parted = attribute.part(accounts.Pieces(material.encoder), *prompts)
+    if parted is None:
+        return Tokens(earlier, later, None, min(earlier, later), 0, counted, exact)
+    _, _, token, behind = parted
+    return Tokens(earlier, later, token, token, behind, counted, exact)
+
+
+def _without_text(earlier: Request, later: Request, tokens: Tokens) -> Difference | None:
+    """Give the place at which prompts part that were logged without their text."""
+    if tokens.index is None:
+        return None if tokens.earlier == tokens.later else _bare("added", "tokens", "the later request only goes on")
+    place = None
+    if isinstance(earlier.content, Fingerprint) and isinstance(later.content, Fingerprint):
+        place = fingerprints.place(earlier.content, later.content)
+    path, char = ("tokens", tokens.index) if place is None else place
+    return replace(_bare("changed", path, "the requests part"), char=char)
+
+
+def _bare(relation: Relation, path: str, what: str) -> Difference:
+    return Difference(relation, path, path, 0, 0, what)

@@ -1,0 +1,76 @@
+"""Why tokens were computed again, in words, and what a cache serves of one request, in a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from prefixlint.details import Verdict
+from prefixlint.model import MissCause
+from prefixlint.reports._terminal import count, percent, table
+
+WORDS = {
+    MissCause.COLD: "new text",
+    MissCause.DIVERGED: "seen before, but behind a difference",
+    MissCause.UNALIGNED: "block rounding and last tokens",
+    MissCause.TOO_SHORT: "below the minimum length",
+    MissCause.NAMESPACE: "another namespace (salt, LoRA, organisation)",
+    MissCause.EVICTED: "evicted",
+    MissCause.EXPIRED: "expired",
+    MissCause.REPLICA: "held by another replica",
+    MissCause.IN_FLIGHT: "still being computed",
+    MissCause.NOT_WRITTEN: "never written",
+}
+
+
+_SHORT = {
+    MissCause.COLD: "new",
+    MissCause.DIVERGED: "behind a difference",
+    MissCause.UNALIGNED: "rounding",
+    MissCause.TOO_SHORT: "too short",
+    MissCause.NAMESPACE: "other namespace",
+    MissCause.EVICTED: "evicted",
+    MissCause.EXPIRED: "expired",
+    MissCause.REPLICA: "other replica",
+    MissCause.IN_FLIGHT: "in flight",
+    MissCause.NOT_WRITTEN: "not written",
+}
+
+
+def name(verdict: Verdict) -> str:
+    """Give an engine with its blocks, where they are larger than a token."""
+    blocks = f", by {verdict.granularity:,}" if verdict.granularity > 1 else ""
+    return verdict.engine + blocks
+
+
+def verdicts(found: Sequence[Verdict], title: str, *, width: int) -> list[str]:
+    """Lay out what each cache serves, and what stands in the way of the rest; the title is that of the first column."""
+    rows = [(title, "cached", "of", "hit rate", "the rest")]
+    rows += [(name(v), count(v.cached), count(v.prompt), _rate(v), _rest(v)) for v in found]
+    return table(rows, align="<>>><", width=width, grow=(4,), indent=0)
+
+
+def _rate(verdict: Verdict) -> str:
+    return percent(verdict.cached / verdict.prompt if verdict.prompt else None)
+
+
+def _rest(verdict: Verdict) -> str:
+    return ", ".join(f"{tokens:,} {_short(cause, verdict)}" for cause, tokens in verdict.misses.items())
+
+
+def _short(cause: MissCause, verdict: Verdict) -> str:
+    return f"below {verdict.minimum:,}" if cause == MissCause.TOO_SHORT else _SHORT[cause]
+
+
+def as_json(verdict: Verdict) -> dict[str, Any]:
+    """Give a verdict as plain JSON values."""
+    source = verdict.source
+    return {
+        "engine": verdict.engine,
+        "granularity": verdict.granularity,
+        "prompt_tokens": verdict.prompt,
+        "cached_tokens": verdict.cached,
+        "hit_rate": verdict.cached / verdict.prompt if verdict.prompt else None,
+        "misses": {cause.value: tokens for cause, tokens in verdict.misses.items()},
+        "from": None if source is None else {"path": source.path, "line": source.line},
+    }

@@ -1,0 +1,85 @@
+"""Masks of what is shown: values that a cut goes through, credentials behind their names, labels of one run."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prefixlint import redact
+
+KEY = "sk-abcdefghijklmnopqrstu"
+TEXT = f"Call with {KEY} at 2026-03-01T09:12:44Z for anna@example.org, thanks."
+
+
+@given(st.integers(0, len(TEXT)), st.integers(0, len(TEXT)))
+def test_a_part_never_shows_a_piece_of_a_masked_value(a, b):
+    start, end = sorted((a, b))
+    shown = redact.shown(personal=True, salt=b"s").part(TEXT, start, end)
+    for value in (KEY, "2026-03-01T09:12:44Z", "anna@example.org"):
+        pieces = {value[i : i + 4] for i in range(len(value) - 3)}
+        assert not any(piece in shown for piece in pieces)
+
+
+@given(st.text(alphabet="ab:= \n", max_size=40), st.integers(0, 40), st.integers(0, 40))
+def test_a_part_of_plain_text_is_that_part(text, a, b):
+    start, end = sorted((min(a, len(text)), min(b, len(text))))
+    assert redact.shown(personal=True).part(text, start, end) == text[start:end]
+
+
+def test_the_whole_as_a_part_is_the_masked_text():
+    maker = redact.shown(personal=True)
+    assert maker.part(TEXT, 0, len(TEXT)) == maker.text(TEXT)
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("api_key=hunter2hunter2 and on", "hunter2"),
+        ("Password: s3cr3t!pass", "s3cr3t"),
+        ('{"access_token": "abc.def.ghi"}', "abc.def"),
+        ("Authorization: Bearer abcdefghijkl", "abcdefgh"),
+        ("Authorization: Basic dXNlcjpwYXNz", "dXNl"),
+        ('the log says {\\"client_secret\\": \\"q1w2e3r4\\"}', "q1w2"),
+        ("`aws_secret_access_key` = `wJalrXUtnFEMI`", "wJal"),
+    ],
+)
+def test_credentials_behind_their_names_are_masked_without_being_asked(text, secret):
+    shown = redact.shown().text(text)
+    assert secret not in shown
+    assert redact.SECRET in shown
+
+
+@pytest.mark.parametrize(
+    "text", ["max_tokens: 300000", "the key: patience", "tokens=4096000", "a secret that nobody knows"]
+)
+def test_what_is_no_credential_stays(text):
+    assert redact.shown().text(text) == text
+
+
+def test_labels_are_stable_in_one_run_and_differ_between_runs():
+    text = "at 09:12:44 by 09:12:44"
+    one = redact.shown(personal=True, salt=b"one")
+    first, second = one.text(text).removeprefix("at ").split(" by ")
+    assert first == second
+    assert one.text(text) == redact.shown(personal=True, salt=b"one").text(text)
+    assert one.text(text) != redact.shown(personal=True, salt=b"two").text(text)
+
+
+def test_a_place_that_names_a_credential_hides_its_value():
+    maker = redact.shown()
+    assert maker.value("tools[0].headers.api_key", "plain words") == redact.SECRET
+    assert maker.value("messages[0].content", "plain words") == "plain words"
+    assert maker.value("a.password", "") == ""
+
+
+def test_where_a_masked_value_begins():
+    maker = redact.shown()
+    at = TEXT.index(KEY)
+    assert maker.start(TEXT, at + 7) == at
+    assert maker.start(TEXT, 3) == 3
+    assert maker.start(TEXT, at + len(KEY)) == at + len(KEY)
+
+
+def test_values_far_apart_are_found_in_long_texts():
+    text = "x " * 50_000 + KEY + " y" * 50_000
+    at = text.index(KEY)
+    assert KEY[5:] not in redact.shown().part(text, at + 3, at + 200)
