@@ -5,6 +5,7 @@ Arrays have an element a request, in the order of `Material.rows`, and count tok
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from prefixlint.logfindings import LogFinding
 from prefixlint.model import MissCause, Request
 from prefixlint.redact import Redactor
 from prefixlint.results import Note, RequestLine
-from prefixlint.simulate import Replay, Served
+from prefixlint.simulate import NO_OWNER, Replay, Served
 from prefixlint.table import Table
 from prefixlint.tokens import Encoder
 
@@ -58,13 +59,18 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The replay with counts as they are reported: `lost` are tokens that were there but behind a difference."""
+    """The replay with counts as they are reported.
+
+    `lost` are tokens that were there but behind a difference. `partners` are the rows that requests are compared with,
+    -1 for the first of a family; `partings` where they part from them, None where they only go on.
+    """
 
     prompt: Counts
     lost: Counts
     served: Mapping[str, Served]
     misses: Mapping[str, Mapping[MissCause, Counts]]
     partings: Sequence[attribute.Parting | None]
+    partners: Sequence[int]
 
 
 class Pieces:
@@ -99,7 +105,8 @@ def account(material: Material) -> Account:
     engines = {n: limited[n] if n in limited else simulate.scaled(s, factors) for n, s in replay.engines.items()}
     first = next(iter(engines.values()))
     of_blocks = replay.distinct_blocks is not None
-    partings = [None] * material.rows.size if of_blocks else _partings(material)
+    partners = [NO_OWNER] * material.rows.size if of_blocks else _partners(material)
+    partings = [None] * material.rows.size if of_blocks else _partings(material, partners)
     if of_blocks:
         held = ((material.table.namespace[row], material.table.blocks[row]) for row in material.rows.tolist())
         lost = attribute.lost_blocks(held, first.shared)
@@ -117,7 +124,7 @@ def account(material: Material) -> Account:
         why[MissCause.NAMESPACE] = apart
         why |= {MissCause.DIVERGED: behind, MissCause.COLD: rest - apart - unwritten - behind}
         misses[name] = {cause: tokens for cause, tokens in why.items() if tokens.any()}
-    return Account(first.prompt, lost, engines, misses, partings)
+    return Account(first.prompt, lost, engines, misses, partings, partners)
 
 
 def _behind(served: Served, replay: Replay, reach: Counts | None, factors: NDArray[np.float64]) -> Counts:
@@ -128,10 +135,15 @@ def _behind(served: Served, replay: Replay, reach: Counts | None, factors: NDArr
     return np.maximum(np.minimum(there, served.prompt) - served.shared, 0)
 
 
-def _partings(material: Material) -> list[attribute.Parting | None]:
+def _partners(material: Material) -> list[int]:
+    served = next(iter(material.replay.engines.values()))
+    table = material.table
+    return attribute.partners(material.rows.tolist(), table.conversation, served.owner, table.family)
+
+
+def _partings(material: Material, partners: Sequence[int]) -> list[attribute.Parting | None]:
     table, rows = material.table, material.rows.tolist()
     served = next(iter(material.replay.engines.values()))
-    partners = attribute.partners(rows, table.conversation, served.owner, table.family)
     pieces = Pieces(material.encoder)
     found: list[attribute.Parting | None] = []
     for position, (row, partner) in enumerate(zip(rows, partners, strict=True)):
@@ -142,3 +154,24 @@ def _partings(material: Material) -> list[attribute.Parting | None]:
         parted = attribute.part(pieces, table.prompt_segments(partner), table.prompt_segments(row))
         found.append(attribute.Parting(row, partner, *parted) if parted else None)
     return found
+
+
+def family_id(material: Material, number: int) -> str:
+    """Give what stands for a family in results: the same for the same log."""
+    key = f"{number}\0{material.read.grouper.name(number)}".encode("utf-8", "replace")
+    return hashlib.blake2b(key, digest_size=4).hexdigest()
+
+
+def segment_text(material: Material, row: int, index: int) -> str:
+    """Give the text of a segment of a prompt; token ids where no tokenizer at hand made them."""
+    segments = material.table.prompt_segments(row)
+    if index >= segments.size:
+        return ""
+    if foreign(material, row):
+        return " ".join(map(str, material.encoder.ids([int(segments[index])]).tolist()))
+    return material.encoder.text(int(segments[index]))
+
+
+def foreign(material: Material, row: int) -> bool:
+    """Tell whether a prompt's ids are of another vocabulary than the tokenizer at hand: then they are shown as ids."""
+    return material.stand_in and bool(material.table.as_ids[row])

@@ -16,6 +16,7 @@ _COMMANDS = {
     "rule": ("prefixlint.cli_check", "rule", "A rule's page, or the list of rules."),
     "config": ("prefixlint.cli_check", "config", "The effective configuration, and why each rule is on or off."),
     "engine": ("prefixlint.cli_engine", "engine", "An engine's cache facts with their dates and sources, or the list."),
+    "explain": ("prefixlint.cli_explain", "explain", "One request: its tokens, its hits, what it should have matched."),
     "diff": ("prefixlint.cli_diff", "diff", "First divergence of two requests, and what differs behind it."),
     "record": ("prefixlint.cli_record", "record", "Get a log: a recording proxy, or settings for a server."),
 }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from prefixlint import console
+from prefixlint import cliparts, console
 from prefixlint.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,14 +32,7 @@ if TYPE_CHECKING:
 @click.option("--model-config", metavar="FILE|DIR|NAME", help="The config.json of the model: FLOPs and KV bytes.")
 @click.option("--kv-dtype", default="bf16", show_default=True, metavar="TYPE", help="bf16, fp16, fp8, int8 or nvfp4.")
 @click.option("--prices", metavar="FILE", help="Prices of models, as TOML; else those of an installed genai-prices.")
-@click.option(
-    "--capacity", metavar="N|NGiB|auto", help="Tokens of a replica's cache [default: no limit]; auto: by --gpu."
-)
-@click.option("--host-capacity", metavar="N", help="Tokens of a second tier on the host, for each replica.")
-@click.option("--eviction", metavar="POLICY", help="lru, lfu, fifo, mru, filo, slru, priority; opt knows the future.")
-@click.option("--replicas", type=int, default=1, metavar="N", help="Caches that share the requests [default: 1].")
-@click.option("--route", metavar="RULE", help="round-robin, random, session, prefix, or logged replicas.")
-@click.option("--ttl", metavar="S[:write]", help="Seconds that an entry lives after its last use, or after its write.")
+@cliparts.limit_options
 @click.option("--by", metavar="KEY[,KEY]", help="Group by model, user, session, day, hour, or any logged field.")
 @click.option("--log-format", metavar="NAME", help="Read every file as this format instead of recognising it.")
 @click.option("--sort", type=click.Choice(("time", "file")), help="Order of use [default: time where all have one].")
@@ -107,10 +100,10 @@ def _options(settings: dict[str, Any]) -> Any:
             model_config=settings["model_config"],
             kv_dtype=settings["kv_dtype"],
             prices=settings["prices"],
-            capacity=settings["capacity"] if _named(settings["capacity"]) else None,
+            capacity=settings["capacity"] if cliparts.is_named(settings["capacity"]) else None,
         ),
         salt=None if salt is None else salt.encode("utf-8", "surrogatepass"),
-        limits=_limits(settings),
+        limits=cliparts.limits(settings),
         today=datetime.now(tz=UTC).date(),
         by=tuple(key.strip() for key in (settings["by"] or "").split(",") if key.strip()),
         redact=settings["redact"],
@@ -125,56 +118,6 @@ def _how_many(text: str) -> float:
     if not text.isdigit():
         raise UsageError(f"--why {text} is no number of requests", slug="bad-why", hint="like 5000, or all")
     return int(text)
-
-
-def _limits(settings: dict[str, Any]) -> Any:
-    from prefixlint.fleet import Limits
-
-    ttl, from_write = _lifetime(settings["ttl"])
-    return Limits(
-        capacity=None if _named(settings["capacity"]) else _tokens(settings["capacity"], "--capacity"),
-        host_capacity=_tokens(settings["host_capacity"], "--host-capacity"),
-        eviction=settings["eviction"],
-        replicas=settings["replicas"],
-        route=settings["route"],
-        ttl=ttl,
-        from_write=from_write,
-    )
-
-
-def _named(text: str | None) -> bool:
-    """Whether a capacity is not a number of tokens, but `auto` or a size in GiB."""
-    return text is not None and (text.lower() == "auto" or text.lower().endswith("b"))
-
-
-def _tokens(text: str | None, option: str) -> int | None:
-    """Read a number of tokens: 400000, 400_000, 400,000, 400k or 1.5M."""
-    if text is None:
-        return None
-    plain = text.replace(",", "").replace("_", "")
-    factor = {"k": 1_000, "m": 1_000_000}.get(plain[-1:].lower(), 1)
-    try:
-        value = float(plain[:-1] if factor > 1 else plain) * factor
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise UsageError(
-            f"{option} {text} is no number of tokens", slug="bad-capacity", hint="like 400000, 400k, 40GiB or auto"
-        )
-    return int(value)
-
-
-def _lifetime(text: str | None) -> tuple[float | None, bool]:
-    if text is None:
-        return None, False
-    seconds, _, since = text.partition(":")
-    try:
-        value = float(seconds)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value) or since not in ("", "write", "use"):
-        raise UsageError(f"--ttl {text} is no lifetime", slug="bad-ttl", hint="like 300 (after use) or 300:write")
-    return value, since == "write"
 
 
 def _moment(text: str | None) -> float | None:

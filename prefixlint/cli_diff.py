@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from prefixlint import console
+from prefixlint import cliparts, console
 from prefixlint.errors import NoInputError, PrefixlintError, UsageError
 from prefixlint.model import Request, Text
-
-if TYPE_CHECKING:
-    from prefixlint.pipeline import Options
 
 
 @click.command(short_help="First divergence of two requests, and what differs behind it.")
 @click.argument("earlier", metavar="A")
 @click.argument("later", metavar="B")
-@console.prompt_options
+@cliparts.prompt_options
 @click.option("--text-only", is_flag=True, help="Compare the text alone: no tokens, no verdicts of caches.")
 @click.option("--redact", is_flag=True, help="Mask times, ids, addresses and other personal values in what is shown.")
 @console.output_options(("text", "json"))
@@ -34,7 +31,7 @@ def diff(earlier: str, later: str, **options: Any) -> None:
 
     one, two = load(earlier), load(later)
     redactor = console.redactor(personal=options["redact"])
-    counting = None if options["text_only"] else prompt_settings(options)
+    counting = None if options["text_only"] else cliparts.prompt_settings(options)
     found = pairs.compare(one, two, counting, redactor=redactor)
     if options["report"] == "json":
         shown = _diff.as_json(found)
@@ -44,14 +41,6 @@ def diff(earlier: str, later: str, **options: Any) -> None:
         )
         shown = _diff.text(found, (earlier, later), look)
     console.emit(shown, options["output"])
-
-
-def prompt_settings(options: dict[str, Any]) -> Options:
-    """Give what the options of `console.prompt_options` say, as the analysis takes it."""
-    from prefixlint.pipeline import Options
-
-    names = ("model", "tokenizer", "chat_template", "tokens_from", "engines", "block_size")
-    return Options(**{name: options[name] for name in names})
 
 
 def load(name: str) -> Request:

@@ -59,21 +59,6 @@ def output_options(formats: tuple[str, ...]) -> Callable[[Command], Command]:
     return add
 
 
-def prompt_options(command: Command) -> Command:
-    """Add the options of commands that tokenize single prompts and ask caches what they serve of them."""
-    options = (
-        click.option("--model", metavar="NAME|DIR|FILE.gguf", help="The model whose tokenizer and template to use."),
-        click.option("--tokenizer", metavar="FILE", help="A tokenizer.json, or a folder or GGUF file that holds one."),
-        click.option("--chat-template", metavar="FILE", help="A Jinja chat template, instead of the model's own."),
-        click.option("--tokens-from", metavar="URL", help="Ask this running vLLM or SGLang server for token ids."),
-        click.option("--engine", "engines", multiple=True, metavar="NAME", help="Caches to ask (repeatable)."),
-        click.option("--block-size", type=click.IntRange(min=1), metavar="N", help="Tokens of a block or page."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
 def mask_salt() -> bytes:
     """Draw the salt of one run's labels, so that who reads them cannot test which value each stands for."""
     return os.urandom(16)

@@ -92,3 +92,73 @@ class Comparison:
     tokens: Tokens | None
     verdicts: Sequence[Verdict]
     notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A piece of a rendered prompt: its first token, its number of tokens, and how its text begins.
+
+    `matched` are the leading tokens of it that an earlier request had as a prefix.
+    """
+
+    token: int
+    tokens: int
+    text: str
+    matched: int
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation as the log shows it: which of its turns this is (from 1), and the turns before it."""
+
+    turn: int
+    turns: int
+    earlier: Sequence[Place]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The request that one should have matched, and why it did not.
+
+    `relation` says why it is this one. `shared` are the tokens that both begin with, `lost` those that both have behind
+    the difference: computed again although they were there. `parted` is where they part (None: nothing differs, the
+    later one goes on), in characters of the logged body; `excerpt` is the text around it, `token` where it stands in
+    the prompt, `advice` what the rule that speaks of it says to do. `rendered` tells that the bodies are equal and only
+    the rendered prompts differ.
+    """
+
+    place: Place
+    relation: str
+    shared: int
+    lost: int
+    token: int | None
+    parted: Difference | None
+    excerpt: Excerpt | None
+    advice: str | None
+    rendered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One request of a log, from its text to its hits. Times are epoch seconds; None is not known.
+
+    `family` is id, name and number of requests. `passages` are the rendered prompt in pieces (none for a hash trace).
+    `expected` is None for the first request of a family. `reported` are the cached tokens that the log reports.
+    """
+
+    place: Place
+    part: int
+    id: str | None
+    time: float | None
+    model: str | None
+    format: str
+    family: tuple[str, str, int]
+    conversation: Conversation
+    prompt: int
+    passages: Sequence[Passage]
+    counted: str
+    exact: bool
+    verdicts: Sequence[Verdict]
+    reported: int | None
+    expected: Expected | None
+    notes: Sequence[str] = ()

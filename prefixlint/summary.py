@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -156,7 +155,7 @@ def _families(material: Material, account: Account, where: slice) -> list[Family
     best = {n: _at_best(s, account.lost, of_blocks=of_blocks) for n, s in account.served.items()}
     return [
         Family(
-            id=_family_id(material, number),
+            id=accounts.family_id(material, number),
             name=material.read.grouper.name(number),
             model=_family_model(material, members[number]),
             requests=int(members[number].size),
@@ -176,11 +175,6 @@ def _at_best(served: Served, lost: Counts, *, of_blocks: bool) -> Served:
     return simulate.with_shared(served, served.shared + lost) if lost.any() else served
 
 
-def _family_id(material: Material, number: int) -> str:
-    key = f"{number}\0{material.read.grouper.name(number)}".encode("utf-8", "replace")
-    return hashlib.blake2b(key, digest_size=4).hexdigest()
-
-
 def _family_model(material: Material, members: Rows) -> str | None:
     table = material.table
     model: str | None = table.models.values[table.model[int(material.rows[members[0]])]]
@@ -194,8 +188,8 @@ def _family_engine(served: Served, best: Served, where: Rows) -> FamilyEngine:
 
 def _place(material: Material, spot: attribute.Place, seen: Mapping[int, Request]) -> VolatilePlace:
     parting, table = spot.example, material.table
-    here, there = (_segment_text(material, row, parting.segment) for row in (parting.partner, parting.row))
-    lead = _segment_text(material, parting.row, parting.segment - 1) if parting.segment else ""
+    here, there = (accounts.segment_text(material, row, parting.segment) for row in (parting.partner, parting.row))
+    lead = accounts.segment_text(material, parting.row, parting.segment - 1) if parting.segment else ""
     at = _logged_place(seen.get(parting.partner), seen.get(parting.row))
     path, line, _ = table.where(parting.row)
     return VolatilePlace(
@@ -209,20 +203,6 @@ def _place(material: Material, spot: attribute.Place, seen: Mapping[int, Request
         lost_tokens=spot.lost,
         example=(path, line, table.line[parting.partner]),
     )
-
-
-def _segment_text(material: Material, row: int, index: int) -> str:
-    segments = material.table.prompt_segments(row)
-    if index >= segments.size:
-        return ""
-    if _foreign(material, row):
-        return " ".join(map(str, material.encoder.ids([int(segments[index])]).tolist()))
-    return material.encoder.text(int(segments[index]))
-
-
-def _foreign(material: Material, row: int) -> bool:
-    """Tell whether a prompt's ids are of another vocabulary than the tokenizer at hand: then they are shown as ids."""
-    return material.stand_in and bool(material.table.as_ids[row])
 
 
 def _logged_place(earlier: Request | None, later: Request | None) -> tuple[str, int] | None:
@@ -267,7 +247,7 @@ def _nearly_same(one: NDArray[np.uint32], other: NDArray[np.uint32]) -> bool:
 
 
 def _tail(material: Material, row: int, ids: NDArray[np.uint32]) -> str:
-    if _foreign(material, row):
+    if accounts.foreign(material, row):
         return " ".join(map(str, ids[-8:].tolist()))
     return material.encoder.decode(ids[-40:])[-_TAIL:]
 
@@ -345,7 +325,7 @@ def _logged_places(material: Material, account: Account) -> dict[int, tuple[str,
         if not isinstance(request.content, Messages | Text):
             continue
         texts = [encoder.text(s) for s in table.prompt_segments(parting.row).tolist()]
-        other = _segment_text(material, parting.partner, parting.segment)
+        other = accounts.segment_text(material, parting.partner, parting.segment)
         here = texts[parting.segment] if parting.segment < len(texts) else ""
         offset = sum(map(len, texts[: parting.segment])) + attribute.first_difference(other, here)[0]
         place = bodies.locate(request.body, "".join(texts), offset)
@@ -375,7 +355,7 @@ def _request_lines(material: Material, account: Account) -> Iterator[RequestLine
             part=part,
             id=table.ids.get(row),
             time=None if np.isnan(time) else time,
-            family=_family_id(material, table.family[row]),
+            family=accounts.family_id(material, table.family[row]),
             prompt_tokens=int(account.prompt[position]),
             engines={
                 name: (

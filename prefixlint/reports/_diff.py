@@ -126,9 +126,10 @@ def _verdicts(found: Comparison, names: tuple[str, str], style: Style, width: in
     if not found.verdicts:
         return []
     later, earlier = visible(names[1]), visible(names[0])
-    lines = wrap(f"What caches could serve of {later} after {earlier}, in tokens", width, first="")
+    title = f"What caches could serve of {later} after {earlier}, of {many(found.verdicts[0].prompt, 'token')}"
+    lines = wrap(title, width, first="")
     lines = [style.bold(line) for line in lines]
-    lines += misses.verdicts(found.verdicts, "", width=width)
+    lines += misses.verdicts(found.verdicts, width=width)
     tokens = found.tokens
     if tokens is not None:
         counted = f"counted with {visible(tokens.counted)}"

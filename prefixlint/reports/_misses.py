@@ -25,7 +25,7 @@ WORDS = {
 
 _SHORT = {
     MissCause.COLD: "new",
-    MissCause.DIVERGED: "behind a difference",
+    MissCause.DIVERGED: "diverged",
     MissCause.UNALIGNED: "rounding",
     MissCause.TOO_SHORT: "too short",
     MissCause.NAMESPACE: "other namespace",
@@ -43,11 +43,11 @@ def name(verdict: Verdict) -> str:
     return verdict.engine + blocks
 
 
-def verdicts(found: Sequence[Verdict], title: str, *, width: int) -> list[str]:
-    """Lay out what each cache serves, and what stands in the way of the rest; the title is that of the first column."""
-    rows = [(title, "cached", "of", "hit rate", "the rest")]
-    rows += [(name(v), count(v.cached), count(v.prompt), _rate(v), _rest(v)) for v in found]
-    return table(rows, align="<>>><", width=width, grow=(4,), indent=0)
+def verdicts(found: Sequence[Verdict], *, width: int) -> list[str]:
+    """Lay out what each cache serves, and what stands in the way of the rest."""
+    rows = [("", "cached", "hit rate", "computed again")]
+    rows += [(name(v), count(v.cached), _rate(v), _rest(v)) for v in found]
+    return table(rows, align="<>><", width=width, grow=(3,))
 
 
 def _rate(verdict: Verdict) -> str:

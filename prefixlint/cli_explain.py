@@ -1,0 +1,62 @@
+"""`prefixlint explain`: one request of a log, from its text to its hits."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from prefixlint import cliparts, console
+from prefixlint.errors import NoInputError, UsageError
+
+
+@click.command(short_help="One request: its tokens, its hits, what it should have matched.")
+@click.argument("place", metavar="LOG#LINE")
+@cliparts.prompt_options
+@cliparts.limit_options
+@click.option("--log-format", metavar="NAME", help="Read the log as this format instead of recognising it.")
+@click.option("--sort", type=click.Choice(("time", "file")), help="Order of use [default: time where all have one].")
+@click.option("--redact", is_flag=True, help="Mask times, ids, addresses and other personal values in what is shown.")
+@console.output_options(("text", "json"))
+@console.guarded
+def explain(place: str, **settings: Any) -> None:
+    """Explain the request at LINE of LOG: its prompt, what each cache serves of it, and what it should have matched.
+
+    The log is read as a whole, since what a request finds depends on those before it. LINE is counted from 1; in a
+    whole-file JSON document it is the number of the record, and LINE.PART names one of several requests in a line.
+    """
+    from prefixlint import explain as explaining
+    from prefixlint import reports
+    from prefixlint.reports import _explain
+
+    path, line, part = _place(place)
+    if cliparts.is_named(settings["capacity"]):
+        raise UsageError("--capacity is a number of tokens here", slug="bad-capacity", hint="like 400000 or 400k")
+    options = replace(
+        cliparts.prompt_settings(settings),
+        log_format=settings["log_format"],
+        order=settings["sort"],
+        redact=settings["redact"],
+        mask_salt=console.mask_salt(),
+        limits=cliparts.limits(settings),
+    )
+    found = explaining.explain(path, line, part, options, stdin=sys.stdin.buffer)
+    if settings["report"] == "json":
+        shown = _explain.as_json(found)
+    else:
+        color = console.wants_color(settings["color"], settings["output"])
+        shown = _explain.text(found, reports.Look(console.width(), color, settings["verbose"]))
+    console.emit(shown, settings["output"])
+
+
+def _place(text: str) -> tuple[str, int, int]:
+    path, mark, number = text.rpartition("#")
+    line, dot, part = number.partition(".")
+    if not mark or not line.isdigit() or (dot and not part.isdigit()):
+        raise UsageError(f"{text} names no request", slug="no-line", hint="like requests.jsonl#12")
+    if path != "-" and not Path(path).exists():
+        raise NoInputError(f"{path}: no such file", slug="no-input", hint="LOG#LINE, like requests.jsonl#12")
+    return path, int(line), int(part or 0)

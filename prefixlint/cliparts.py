@@ -1,0 +1,114 @@
+"""Options that several commands have, and what they say: how single prompts are tokenized, the limits of caches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from prefixlint.errors import UsageError
+
+if TYPE_CHECKING:
+    from prefixlint.fleet import Limits
+    from prefixlint.pipeline import Options
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def prompt_options(command: Command) -> Command:
+    """Add the options of commands that tokenize single prompts and ask caches what they serve of them."""
+    options = (
+        click.option("--model", metavar="NAME|DIR|FILE.gguf", help="The model whose tokenizer and template to use."),
+        click.option("--tokenizer", metavar="FILE", help="A tokenizer.json, or a folder or GGUF file that holds one."),
+        click.option("--chat-template", metavar="FILE", help="A Jinja chat template, instead of the model's own."),
+        click.option("--tokens-from", metavar="URL", help="Ask this running vLLM or SGLang server for token ids."),
+        click.option("--engine", "engines", multiple=True, metavar="NAME", help="Caches to ask (repeatable)."),
+        click.option("--block-size", type=click.IntRange(min=1), metavar="N", help="Tokens of a block or page."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def prompt_settings(options: dict[str, Any]) -> Options:
+    """Give what the options of `prompt_options` say, as the analysis takes it."""
+    from prefixlint.pipeline import Options
+
+    names = ("model", "tokenizer", "chat_template", "tokens_from", "engines", "block_size")
+    return Options(**{name: options[name] for name in names})
+
+
+def limit_options(command: Command) -> Command:
+    """Add the options that limit caches in memory, number and time."""
+    options = (
+        click.option(
+            "--capacity", metavar="N|NGiB|auto", help="Tokens of a replica's cache [default: no limit]; auto: by --gpu."
+        ),
+        click.option("--host-capacity", metavar="N", help="Tokens of a second tier on the host, for each replica."),
+        click.option(
+            "--eviction", metavar="POLICY", help="lru, lfu, fifo, mru, filo, slru, priority; opt knows the future."
+        ),
+        click.option(
+            "--replicas", type=int, default=1, metavar="N", help="Caches that share the requests [default: 1]."
+        ),
+        click.option("--route", metavar="RULE", help="round-robin, random, session, prefix, or logged replicas."),
+        click.option(
+            "--ttl", metavar="S[:write]", help="Seconds that an entry lives after its last use, or after its write."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def limits(settings: dict[str, Any]) -> Limits:
+    """Give the limits of caches that the options of `limit_options` ask for."""
+    from prefixlint.fleet import Limits
+
+    ttl, from_write = _lifetime(settings["ttl"])
+    return Limits(
+        capacity=None if is_named(settings["capacity"]) else _tokens(settings["capacity"], "--capacity"),
+        host_capacity=_tokens(settings["host_capacity"], "--host-capacity"),
+        eviction=settings["eviction"],
+        replicas=settings["replicas"],
+        route=settings["route"],
+        ttl=ttl,
+        from_write=from_write,
+    )
+
+
+def is_named(text: str | None) -> bool:
+    """Whether a capacity is not a number of tokens, but `auto` or a size in GiB."""
+    return text is not None and (text.lower() == "auto" or text.lower().endswith("b"))
+
+
+def _tokens(text: str | None, option: str) -> int | None:
+    """Read a number of tokens: 400000, 400_000, 400,000, 400k or 1.5M."""
+    if text is None:
+        return None
+    plain = text.replace(",", "").replace("_", "")
+    factor = {"k": 1_000, "m": 1_000_000}.get(plain[-1:].lower(), 1)
+    try:
+        value = float(plain[:-1] if factor > 1 else plain) * factor
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise UsageError(
+            f"{option} {text} is no number of tokens", slug="bad-capacity", hint="like 400000, 400k, 40GiB or auto"
+        )
+    return int(value)
+
+
+def _lifetime(text: str | None) -> tuple[float | None, bool]:
+    if text is None:
+        return None, False
+    seconds, _, since = text.partition(":")
+    try:
+        value = float(seconds)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or since not in ("", "write", "use"):
+        raise UsageError(f"--ttl {text} is no lifetime", slug="bad-ttl", hint="like 300 (after use) or 300:write")
+    return value, since == "write"

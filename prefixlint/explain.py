@@ -1,0 +1,168 @@
+"""One request of a log, from its text to its hits: what it found in caches, what it should have found, and why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import BinaryIO
+
+import numpy as np
+
+from prefixlint import accounts, attribute, pairs, pipeline, rulebook
+from prefixlint.accounts import Account, Material
+from prefixlint.details import Conversation, Difference, Expected, Explanation, Passage, Place
+from prefixlint.errors import UsageError
+from prefixlint.model import Messages, Request, Text
+from prefixlint.results import Analysis
+from prefixlint.table import UNKNOWN
+
+_SHORT = 4  # tokens; a shorter piece of a prompt is punctuation of the chat template and shown with the next one
+_SHOWN = 100  # characters of a passage
+_NOTES = frozenset({"partial-prompts", "times-missing", "reversed-log", "unsorted-log", "sampled-log", "tokenizer"})
+
+
+def explain(
+    path: str, line: int, part: int, options: pipeline.Options, *, stdin: BinaryIO | None = None
+) -> Explanation:
+    """Explain the request that stands at a line (and part) of a log; the whole log is read and replayed for it.
+
+    UsageError where the log has no such request, or where it holds no prompt.
+    """
+    options = replace(options, why=0)
+    seen: list[tuple[Material, Account]] = []
+    watch = pipeline.Watch(on_account=lambda material, account: seen.append((material, account)))
+    result = pipeline.analyze([path], options, stdin=stdin, watch=watch)
+    material, account = seen[0]
+    places = {material.table.where(row)[1:]: row for row in range(len(material.table))}
+    row = places.get((line, part))
+    if row is None:
+        raise UsageError(f"{path} has no request at line {line}", slug="no-such-line", hint=_nearest(places, line))
+    found = np.flatnonzero(material.rows == row)
+    if not found.size:
+        raise UsageError(
+            f"{path}, line {line}: the request has no prompt that can be read",
+            slug="no-text",
+            hint="prefixlint analyze says how many there are and why",
+        )
+    return _Request(material, account, result, int(found[0])).explained()
+
+
+def _nearest(places: dict[tuple[int, int], int], line: int) -> str | None:
+    near = min((other for other, _ in places), key=lambda other: abs(other - line), default=None)
+    return None if near is None else f"the nearest one is at line {near}"
+
+
+class _Request:
+    """The request at a position of the replay, with all that was found out about the log."""
+
+    def __init__(self, material: Material, account: Account, result: Analysis, position: int) -> None:
+        self._material, self._account, self._result, self._position = material, account, result, position
+        self._row = int(material.rows[position])
+
+    def explained(self) -> Explanation:
+        material, table, row = self._material, self._material.table, self._row
+        path, line, part = table.where(row)
+        family, said, time = table.family[row], table.cached[row], table.time[row]
+        model = table.models.values[table.model[row]]
+        use = next((use for use in self._result.tokenizers if use.model == model), None)
+        members = np.frombuffer(table.family, np.int32)[material.rows] == family
+        name = material.redactor.text(material.read.grouper.name(family))
+        here = next(iter(material.again([(path, line, part)])), None)
+        return Explanation(
+            place=Place(path, line),
+            part=part,
+            id=None if here is None or here.id is None else material.redactor.text(here.id),
+            time=None if np.isnan(time) else time,
+            model=model,
+            format=table.formats.values[table.format[row]],
+            family=(accounts.family_id(material, family), name, int(members.sum())),
+            conversation=self._conversation(),
+            prompt=int(self._account.prompt[self._position]),
+            passages=list(self._passages()),
+            counted="the blocks of the trace" if use is None else f"{use.name}, {use.chat_template}",
+            exact=use is None or use.exact != "no",
+            verdicts=pairs.verdicts(material, self._account, self._position),
+            reported=None if said == UNKNOWN else said,
+            expected=None if here is None else self._expected(here),
+            notes=[note.message for note in self._result.notes if note.slug in _NOTES],
+        )
+
+    def _place(self, row: int) -> Place:
+        return Place(*self._material.table.where(row)[:2])
+
+    def _conversation(self) -> Conversation:
+        rows = self._material.rows
+        number = np.frombuffer(self._material.table.conversation, np.int32)[rows]
+        turns = np.flatnonzero(number == number[self._position])
+        earlier = turns[turns < self._position]
+        return Conversation(earlier.size + 1, turns.size, [self._place(int(rows[turn])) for turn in earlier])
+
+    def _passages(self) -> Iterator[Passage]:
+        """Cut the rendered prompt where the chat template begins something new."""
+        material, row = self._material, self._row
+        if material.replay.distinct_blocks is not None:
+            return
+        segments = material.table.prompt_segments(row)
+        bounds = material.encoder.bounds(segments).tolist()
+        shared = int(next(iter(material.replay.engines.values())).shared[self._position])
+        first = 0
+        for index in range(segments.size):
+            last = index == segments.size - 1
+            if bounds[index + 1] - bounds[index] <= _SHORT and not last:
+                continue
+            start, end = bounds[first], bounds[index + 1]
+            yield Passage(start, end - start, self._text(range(first, index + 1)), max(0, min(shared, end) - start))
+            first = index + 1
+
+    def _text(self, segments: Sequence[int]) -> str:
+        whole = "".join(accounts.segment_text(self._material, self._row, index) for index in segments)
+        text = self._material.redactor.part(whole, 0, min(len(whole), _SHOWN))
+        return text if len(text) <= _SHOWN and len(whole) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+    def _expected(self, here: Request) -> Expected | None:
+        """Compare with the request that this one should have matched."""
+        row = self._account.partners[self._position]
+        if row < 0:
+            return None
+        table, parting = self._material.table, self._account.partings[self._position]
+        partner = next(iter(self._material.again([table.where(row)])), None)
+        segments = table.prompt_segments(row), table.prompt_segments(self._row)
+        pieces = accounts.Pieces(self._material.encoder)
+        parted = attribute.part(pieces, *segments)
+        whole = int(pieces.sizes(segments[0]).sum())
+        found = Expected(
+            place=self._place(row),
+            relation=self._relation(row),
+            shared=whole if parted is None else parted[2],
+            lost=0 if parting is None else int(self._account.lost[self._position]),
+            token=None if parted is None else parted[2],
+            parted=None,
+            excerpt=None,
+            advice=None,
+        )
+        return found if partner is None or parted is None else self._told(found, partner, here, parted[0])
+
+    def _told(self, found: Expected, partner: Request, here: Request, segment: int) -> Expected:
+        """Say where and why two requests part: in their bodies, else in what the chat template made of them."""
+        if isinstance(partner.content, Messages | Text) and isinstance(here.content, Messages | Text):
+            compared = pairs.compare(partner, here, None, redactor=self._material.redactor)
+            first = compared.first
+            if first is not None and not compared.grows:
+                rule = None if first.rule is None else rulebook.rules().get(first.rule)
+                advice = None if rule is None else rule.help
+                return replace(found, parted=first, excerpt=compared.excerpt, advice=advice)
+        row = self._account.partners[self._position]
+        ours, theirs = (accounts.segment_text(self._material, number, segment) for number in (row, self._row))
+        char = attribute.first_difference(ours, theirs)[1]
+        shown = attribute.excerpt(ours, theirs, char, redactor=self._material.redactor)
+        what = "the chat template writes something else" if isinstance(here.content, Messages) else "the prompts part"
+        parted = Difference("changed", "rendered prompt", "rendered prompt", char, 0, what, shown.earlier, shown.later)
+        return replace(found, parted=parted, excerpt=shown, rendered=True)
+
+    def _relation(self, row: int) -> str:
+        table = self._material.table
+        if table.conversation[row] == table.conversation[self._row]:
+            return "the turn before it in its conversation"
+        if row == int(next(iter(self._account.served.values())).owner[self._position]):
+            return "the request that its longest prefix comes from"
+        return "the latest request of its family"

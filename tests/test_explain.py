@@ -1,0 +1,161 @@
+"""`prefixlint explain`: one request from its text to its hits, and what it should have matched."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from prefixlint.cli import main
+
+RULES = "Weigh each crate, note the road it takes, and never guess. " * 60
+
+
+def run(*arguments):
+    done = CliRunner().invoke(main, ["explain", *map(str, arguments)])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def shown(*arguments):
+    code, out, talk = run(*arguments, "--format", "json")
+    assert code == 0, talk
+    return json.loads(out)
+
+
+def request(system, *texts, **more):
+    roles = ("user", "assistant")
+    messages = [{"role": "system", "content": system}]
+    return {
+        "model": "m",
+        "messages": messages + [{"role": roles[i % 2], "content": text} for i, text in enumerate(texts)],
+        **more,
+    }
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    rows = [
+        request(f"Now 09:10:44. {RULES}", "which crate is first?"),
+        request(f"Now 09:11:02. {RULES}", "which crate is first?", "the red one", "and then?"),
+        request(
+            f"Now 09:11:02. {RULES}", "which crate is first?", "the red one", "and then?", "the blue one", "thanks"
+        ),
+        request("You are a poet of few words, who answers in verse and never in prose.", "sing to anna@example.org"),
+    ]
+    path = tmp_path_factory.mktemp("explain") / "log.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def parted(log):
+    return shown(f"{log}#2")
+
+
+def test_misses_by_cause_add_up_to_the_prompt(parted):
+    assert {engine["engine"] for engine in parted["engines"]} == {"sglang", "vllm"}
+    for engine in parted["engines"]:
+        assert engine["cached_tokens"] + sum(engine["misses"].values()) == parted["prompt_tokens"]
+
+
+def test_passages_cover_the_prompt_and_say_what_matched(parted):
+    end = 0
+    for passage in parted["passages"]:
+        assert passage["token"] == end
+        end += passage["tokens"]
+    assert end == parted["prompt_tokens"]
+    assert sum(passage["matched"] for passage in parted["passages"]) == parted["engines"][0]["cached_tokens"]
+    assert max(len(passage["text"]) for passage in parted["passages"]) <= 100
+
+
+def test_what_it_should_have_matched_and_why_not(parted, log):
+    expected = parted["expected"]
+    assert (expected["path"], expected["line"]) == (str(log), 1)
+    assert expected["relation"] == "the turn before it in its conversation"
+    place = expected["diverged_at"]
+    assert (place["rule"], place["path"]) == ("PFX101", "messages[0].content")
+    assert place["values"] == ["09:10:44", "09:11:02"]
+    assert place["char"] == len("Now 09:1")
+    assert place["token"] == expected["shared_tokens"] == parted["engines"][0]["cached_tokens"]
+    assert expected["lost_tokens"] == parted["engines"][0]["misses"]["diverged"] > 500
+    assert "newest user message" in expected["advice"]
+
+
+def test_the_conversation_and_family(parted, log):
+    assert (parted["conversation"]["turn"], parted["conversation"]["turns"]) == (2, 3)
+    assert parted["conversation"]["earlier"] == [{"path": str(log), "line": 1}]
+    assert parted["family"]["requests"] == 3
+
+
+def test_a_request_that_goes_on(log):
+    found = shown(f"{log}#3")
+    assert found["expected"]["line"] == 2
+    assert found["expected"]["diverged_at"] is None
+    assert found["engines"][0]["from"] == {"path": str(log), "line": 2}
+    assert "it did; all of its" in " ".join(run(f"{log}#3")[1].split())
+
+
+def test_the_first_request_has_nothing_to_match(log):
+    code, out, _ = run(f"{log}#1")
+    assert code == 0
+    assert "Nothing to match" in out
+
+
+def test_limits_and_engines(log):
+    found = shown(f"{log}#3", "--engine", "vllm", "--capacity", "600", "--block-size", "32")
+    (engine,) = found["engines"]
+    assert engine["granularity"] == 32
+    assert engine["cached_tokens"] + sum(engine["misses"].values()) == found["prompt_tokens"]
+
+
+def test_masks(log):
+    for form in ("text", "json"):
+        _, out, _ = run(f"{log}#4", "--redact", "--format", form)
+        assert "anna@" not in out
+        assert "<email:" in out
+        _, out, _ = run(f"{log}#2", "--redact", "--format", form)
+        assert "09:1" not in out
+
+
+def test_hash_traces(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    rows = [
+        {"timestamp": t, "input_length": 1024, "output_length": 5, "hash_ids": ids}
+        for t, ids in ((0, [1, 2]), (9, [1, 3]))
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    found = shown(f"{path}#2")
+    assert found["passages"] == []
+    assert found["engines"][0]["cached_tokens"] == 512
+
+
+def test_bodies_that_are_equal_while_the_template_tells_the_time(tmp_path):
+    template = tmp_path / "clock.jinja"
+    template.write_text(
+        "{{ strftime_now('%H:%M:%S') }} {% for m in messages %}{{ m.role }}: {{ m.content }} {% endfor %}"
+    )
+    path = tmp_path / "log.jsonl"
+    times = ("2026-03-01T09:12:44Z", "2026-03-01T09:13:51Z")
+    path.write_text("\n".join(json.dumps({"timestamp": t, "request": request(RULES, "again")}) for t in times))
+    found = shown(f"{path}#2", "--chat-template", template)
+    place = found["expected"]["diverged_at"]
+    assert place["message"] == "the chat template writes something else"
+    assert place["path"] is None
+    assert place["excerpt"]["earlier"] != place["excerpt"]["later"]
+    assert "rendered prompt" in run(f"{path}#2", "--chat-template", template)[1]
+
+
+@pytest.mark.parametrize(("place", "code"), [("nothing.jsonl#1", 3), ("{log}#99", 2), ("{log}", 2), ("{log}#x", 2)])
+def test_what_cannot_be_explained_is_said(log, place, code):
+    found, _, talk = run(place.format(log=log))
+    assert found == code
+    assert "error[" in talk
+    assert "Traceback" not in talk
+
+
+def test_a_request_without_a_prompt(tmp_path, log):
+    path = tmp_path / "mixed.jsonl"
+    usage = {"id": "x", "model": "m", "usage": {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}}
+    path.write_text(log.read_text() + "\n" + json.dumps(usage))
+    code, _, talk = run(f"{path}#5")
+    assert code == 2
+    assert "line 5" in talk
