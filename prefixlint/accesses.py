@@ -97,6 +97,17 @@ class Accesses:
             blocks=np.where(requests, self.blocks, 0),
         )
 
+    def weighted(self, factors: Floats) -> Accesses:
+        """Give the stream with each request's tokens multiplied by its factor; sizes of blocks stay as they are."""
+        each = factors[self.request]
+        return replace(
+            self,
+            unit=self.unit * each,
+            short=self.short * each,
+            asked=self.asked * factors,
+            prompt=np.rint(self.prompt * factors).astype(np.int64),
+        )
+
     @property
     def rate(self) -> float:
         """The share of the blocks that are in the stream."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from prefixlint.losses import Blocks, Outcome, serve
 from prefixlint.marks import DEFAULT_TTL, UNMARKED, Block
 from prefixlint.results import Note
 from prefixlint.simulate import Replay, Served, scaled
+from prefixlint.spots import Spot, placed
 from prefixlint.wording import many
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     Counts = NDArray[np.int64]
     Rows = NDArray[np.intp]
 
+_KEYS = re.compile(r"logged|none|session|family(:[1-9]\d{0,2})?")
 _UNEVEN = 1.2  # the busiest replica's tokens over an even share, from which it is told
 
 
@@ -81,6 +84,12 @@ def check(limits: Limits) -> None:
         )
     if limits.route not in (None, "logged") and limits.replicas == 1:
         raise UsageError("--route needs --replicas", slug="bad-route", hint="With one replica there is no choice.")
+    if limits.keys is not None and not _KEYS.fullmatch(limits.keys):
+        raise UsageError(
+            f"--cache-key {limits.keys} is no rule",
+            slug="bad-cache-key",
+            hint="One of logged, none, family, family:3 (spread over three keys), session.",
+        )
     if limits.ttl is not None and not limits.ttl > 0:
         raise UsageError(f"--ttl {limits.ttl:g} keeps nothing", slug="bad-ttl", hint="Give seconds, like 300.")
 
@@ -111,17 +120,20 @@ def apply(
             fleets[name] = (scaled(base, factors), own)
     if not fleets:
         return Bounded({}, {}, notes)
-    outcomes = dict(zip(fleets, _run(log, list(fleets.values()), factors), strict=True))
+    outcomes = dict(zip(fleets, run(log, list(fleets.values()), factors, limits), strict=True))
     for name, outcome in outcomes.items():
-        notes += _told(name, outcome)
+        notes += _told(name, outcome, fleets[name][1])
     block = log.table.blocks[int(log.rows[0])].block_size if log.of_blocks and log.rows.size else None
     shown = {name: _shown(base.engine, own, outcomes[name], block) for name, (base, own) in fleets.items()}
     return Bounded({name: outcome.served for name, outcome in outcomes.items()}, shown, notes)
 
 
-def _run(log: Log, fleets: Sequence[tuple[Served, Limits]], factors: NDArray[np.float64]) -> list[Outcome]:
+def run(
+    log: Log, fleets: Sequence[tuple[Served, Limits]], factors: NDArray[np.float64], limits: Limits
+) -> list[Outcome]:
+    """Replay the log through some engines' caches; `limits` say how requests are marked and keyed."""
     blocks = _blocks(log) if log.of_blocks else None
-    visits = _visits(log) if blocks is None else _block_visits(log)
+    visits = _visits(log, limits) if blocks is None else _block_visits(log)
     lasted = np.concatenate([np.frombuffer(c, np.float64)[log.rows] for c in (log.table.first, log.table.total)])
     try:
         return serve(visits, fleets, factors, blocks, overlap=log.timed and not np.isnan(lasted).all())
@@ -142,6 +154,8 @@ def _checked(log: Log, limits: Limits) -> Iterator[Note]:
             slug="no-times",
             hint="Leave --ttl out, or log when each request began (and do not use --sort file).",
         )
+    if limits.marks is not None and not log.table.marks:
+        yield Note("no-marks", "--marks changes nothing: no engine here reads marks, or the log has no prompts to mark")
     if limits.route == "logged":
         replicas = np.frombuffer(log.table.replica, np.int32)[log.rows]
         known = np.array([log.table.replicas.values[number] is not None for number in replicas.tolist()], bool)
@@ -159,11 +173,11 @@ def _checked(log: Log, limits: Limits) -> Iterator[Note]:
 def _own(engine: Engine, limits: Limits, log: Log) -> tuple[Limits | None, list[Note]]:
     """Give the limits that an engine has among those asked for; None where it has none at all."""
     notes = []
-    own = limits
+    own = limits if engine.kind == "provider" else replace(limits, marks=None, keys=None)
     if not has_capacity(engine) and (limits.capacity is not None or limits.replicas > 1 or limits.route):
         text = f"{engine.name}: memory and routing are the provider's own; --capacity and --replicas are not applied"
         notes.append(Note("provider-limits", text))
-        own = Limits(ttl=limits.ttl, from_write=limits.from_write)
+        own = Limits(ttl=limits.ttl, from_write=limits.from_write, marks=limits.marks, keys=limits.keys)
     elif limits.eviction not in (None, "lru", OPTIMAL) and not has_policies(engine):
         notes.append(
             Note("one-eviction", f"{engine.name} evicts by its own rule; --eviction {limits.eviction} is not applied")
@@ -176,7 +190,32 @@ def _own(engine: Engine, limits: Limits, log: Log) -> tuple[Limits | None, list[
         notes.append(Note("no-lifetime", text))
     if own == Limits() and engine.kind != "provider" and engine.match != "slot":
         return None, notes
+    if engine.rate is not None and log.timed and own.replicas == 1 and _too_fast(log, own.keys, engine.rate):
+        own = replace(own, spill=True)
     return (own if log.timed else replace(own, ttl=math.inf)), notes
+
+
+def keys(log: Log, rule: str | None) -> Counts:
+    """Give the number of each request's prompt_cache_key, by a rule of --cache-key (None: the log's own).
+
+    With `family:3`, the conversations of a family are spread over three keys.
+    """
+    table, rows = log.table, log.rows
+    if rule == "none":
+        return np.zeros(rows.size, np.int64)
+    column = {None: table.key, "logged": table.key, "session": table.conversation}.get(rule, table.family)
+    found: Counts = np.frombuffer(column, np.int32)[rows].astype(np.int64)
+    if rule is not None and rule.startswith("family:"):
+        parts = int(rule.partition(":")[2])
+        sessions: Counts = np.frombuffer(table.conversation, np.int32)[rows].astype(np.int64)
+        return found * parts + sessions % parts
+    return found
+
+
+def _too_fast(log: Log, rule: str | None, rate: int) -> bool:
+    """Tell whether requests can be sent to different machines: several keys, or more than the rate in a minute."""
+    number, times = keys(log, rule), np.frombuffer(log.table.time, np.float64)[log.rows]
+    return bool(np.unique(number).size > 1 or (times[rate:] - times[:-rate] < 60).any())
 
 
 def _shown(engine: Engine, limits: Limits, outcome: Outcome, block: int | None) -> Limits:
@@ -186,19 +225,24 @@ def _shown(engine: Engine, limits: Limits, outcome: Outcome, block: int | None) 
         size = block or engine.granularity
         capacity = capacity // size * size
     ttl = engine.ttl if limits.ttl is None else limits.ttl
-    replicas = len(outcome.load) or limits.replicas
+    replicas = 1 if limits.spill else len(outcome.load) or limits.replicas
     route = limits.route or ("round-robin" if replicas > 1 else None)
     return replace(
         limits, capacity=capacity, replicas=replicas, route=route, ttl=None if ttl in (None, math.inf) else ttl
     )
 
 
-def _told(name: str, outcome: Outcome) -> Iterator[Note]:
+def _told(name: str, outcome: Outcome, limits: Limits) -> Iterator[Note]:
     if outcome.refused:
         yield Note(
             "larger-than-pool",
             f"{name}: {many(outcome.refused, 'request')} larger than the pool, counted as computed in full",
         )
+    if outcome.spilled:
+        text = f"{name}: {many(outcome.spilled, 'request')} came too fast for one machine and went to a further one"
+        yield Note("spilled", f"{text}; --cache-key shows what other prompt_cache_keys do")
+    if limits.spill:
+        return
     total = sum(outcome.load)
     if len(outcome.load) > 1 and total and max(outcome.load) * len(outcome.load) > _UNEVEN * total:
         share, even = max(outcome.load) / total, 1 / len(outcome.load)
@@ -214,15 +258,16 @@ def _age(engine: Engine, today: dt.date | None) -> Iterator[Note]:
         yield Note("old-facts", f"{text}; see prefixlint engine {engine.name}")
 
 
-def _visits(log: Log) -> Callable[[], Iterator[Visit]]:
+def _visits(log: Log, limits: Limits) -> Callable[[], Iterator[Visit]]:
     table, encoder = log.table, log.encoder
     lengths: dict[int, int] = {}
+    known = keys(log, limits.keys).tolist()
 
     def visits() -> Iterator[Visit]:
         rows = log.rows.tolist()
         prompts = encoder.sequences(table.prompt_segments(row) for row in rows)
         outputs = encoder.sequences(table.output_segments(row) for row in rows)
-        for row, prompt, output in zip(rows, prompts, outputs, strict=True):
+        for row, key, prompt, output in zip(rows, known, prompts, outputs, strict=True):
             blocks = table.marks.get(row)
             yield Visit(
                 table.namespace[row],
@@ -232,7 +277,8 @@ def _visits(log: Log) -> Callable[[], Iterator[Visit]]:
                 session=table.conversation[row],
                 replica=table.replicas.values[table.replica[row]],
                 model=table.models.values[table.model[row]],
-                marks=_marks(encoder, table.prompt_segments(row), blocks, lengths) if blocks else None,
+                marks=_marks(encoder, table.prompt_segments(row), blocks, lengths, limits.marks) if blocks else None,
+                key=key,
             )
 
     return visits
@@ -273,13 +319,25 @@ def _times(log: Log, row: int) -> tuple[float | None, float | None, float | None
     return log.table.time[row], None if math.isnan(first) else first, None if math.isnan(total) else total
 
 
-def _marks(encoder: Encoder, segments: NDArray[np.uint32], blocks: Iterable[Block], lengths: dict[int, int]) -> Marks:
-    """Turn characters of the rendered prompt into tokens; inside of a segment they are shared out evenly."""
+def _marks(
+    encoder: Encoder,
+    segments: NDArray[np.uint32],
+    blocks: Sequence[Block],
+    lengths: dict[int, int],
+    spots: Sequence[Spot] | None,
+) -> Marks:
+    """Turn characters of the rendered prompt into tokens; inside of a segment they are shared out evenly.
+
+    Marks at `spots` replace those of the prompt itself.
+    """
     for segment in segments.tolist():
         if segment not in lengths:
             lengths[segment] = len(encoder.text(segment))
     chars = np.cumsum([0, *(lengths[segment] for segment in segments.tolist())])
     ends = np.interp([block.end for block in blocks], chars, encoder.bounds(segments)).astype(np.int64)
-    marked = {i: block.ttl or None for i, block in enumerate(blocks) if block.ttl != UNMARKED}
+    if spots is None:
+        marked = {i: block.ttl or None for i, block in enumerate(blocks) if block.ttl != UNMARKED}
+    else:
+        marked = placed(blocks, spots)
     assert DEFAULT_TTL == 0  # so that `or` tells it from a lifetime
     return Marks(np.maximum.accumulate(ends).tolist() if ends.size else (), marked)

@@ -172,10 +172,12 @@ def sampled_error(
     cap: bool,
     order: Order,
     counted: Bools | None = None,
+    factors: Floats | None = None,
 ) -> Floats | None:
     """Give the standard error of a sampled curve's rates at some points, from the scatter of its parts; None if exact.
 
-    Each part is a smaller sample and scatters more, so that the error is not understated.
+    `factors` weigh the requests' tokens, as `whole` is weighted. Each part is a smaller sample and scatters more, so
+    that the error is not understated.
     """
     if whole.sample is None:
         return None
@@ -183,6 +185,7 @@ def sampled_error(
     for group in range(_GROUPS):
         sample = Sample(whole.sample.rate, group, _GROUPS)
         part = recorder.accesses(whole.block_tokens, cap=cap, sample=sample)
+        part = part if factors is None else part.weighted(factors)
         rates.append(capacity_curve(part, order, counted=counted).rate(at))
     scatter: Floats = np.std(np.array(rates), axis=0, ddof=1) / np.sqrt(_GROUPS)
     return np.where(np.isfinite(scatter), scatter, 0.0) if curve.total else np.zeros_like(at)

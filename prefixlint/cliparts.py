@@ -55,6 +55,12 @@ def limit_options(command: Command) -> Command:
         ),
         click.option("--route", metavar="RULE", help="round-robin, random, session, prefix, or logged replicas."),
         click.option(
+            "--marks", metavar="PLACES", help="Marks at tools, system, messages[-1] … instead of the log's own; none."
+        ),
+        click.option(
+            "--cache-key", metavar="RULE", help="prompt_cache_key: logged [default], none, family, family:3, session."
+        ),
+        click.option(
             "--ttl", metavar="S[:write]", help="Seconds that an entry lives after its last use, or after its write."
         ),
     )
@@ -65,6 +71,7 @@ def limit_options(command: Command) -> Command:
 
 def limits(settings: dict[str, Any]) -> Limits:
     """Give the limits of caches that the options of `limit_options` ask for."""
+    from prefixlint import spots
     from prefixlint.fleet import Limits
 
     ttl, from_write = _lifetime(settings["ttl"])
@@ -76,6 +83,8 @@ def limits(settings: dict[str, Any]) -> Limits:
         route=settings["route"],
         ttl=ttl,
         from_write=from_write,
+        marks=None if settings["marks"] is None else spots.parse(settings["marks"]),
+        keys=settings["cache_key"],
     )
 
 

@@ -80,7 +80,7 @@ class Setting:
     `counted` leaves the warm-up out. `times` (seconds, ascending) and `sessions` (numbers) have an element a request;
     None where they are not known. `block_size` replaces granularities. `kv_bytes` are the model's KV of a token, and
     `pools` the pools that are there, by engine; `simulated` are pools (tokens) that an engine itself was simulated
-    with, and its hit rate. `factor` turns the tokens that were counted into reported ones.
+    with, and its hit rate. `factors` turn the tokens counted of each request into reported ones.
     """
 
     counted: Bools
@@ -90,7 +90,13 @@ class Setting:
     kv_bytes: float | None = None
     pools: dict[str, Pool] | None = None
     simulated: dict[str, tuple[int, float]] | None = None
-    factor: float = 1.0
+    factors: Floats | None = None
+
+    def factor(self, prompt: Ints) -> float:
+        """Give what all tokens together are multiplied by: pools are shared by requests with factors of their own."""
+        if self.factors is None or not prompt.sum():
+            return 1.0
+        return float((prompt * self.factors).sum() / prompt.sum())
 
 
 class _Engine:
@@ -98,7 +104,7 @@ class _Engine:
 
     def __init__(self, engine: Engine, recorder: Recorder, setting: Setting) -> None:
         published = engine.cap == "none"
-        self._setting, self._recorder = setting, recorder
+        self._setting, self._recorder, self._factor = setting, recorder, 1.0
         self._engine = engine if published else engine.with_granularity(setting.block_size)
         # The order in which published traces are evaluated, and the one in which engines let go of blocks.
         self._order: capacity.Order = "head_first" if published else "tail_first"
@@ -110,6 +116,9 @@ class _Engine:
         if not len(self._recorder):
             return Curves()
         accesses = self._recorder.accesses(self._engine.granularity, cap=self._cap)
+        self._factor = self._setting.factor(accesses.prompt)
+        if self._setting.factors is not None:
+            accesses = accesses.weighted(self._setting.factors)
         total = float(accesses.prompt[self._setting.counted].sum())
         if not total:
             return Curves()
@@ -121,7 +130,14 @@ class _Engine:
         curve = capacity.capacity_curve(accesses, self._order, counted=setting.counted)
         at = curve.points(_POINTS)
         error = capacity.sampled_error(
-            self._recorder, accesses, curve, at, cap=self._cap, order=self._order, counted=setting.counted
+            self._recorder,
+            accesses,
+            curve,
+            at,
+            cap=self._cap,
+            order=self._order,
+            counted=setting.counted,
+            factors=setting.factors,
         )
         points = [
             CapacityPoint(name, self._scaled(x), self._gib(x), float(rate), None if error is None else float(error[i]))
@@ -137,7 +153,7 @@ class _Engine:
         reach = {share: self._scaled(x) for share in _SHARES if (x := curve.reach(share)) is not None}
         pool = (self._setting.pools or {}).get(self._engine.name)
         direct = (self._setting.simulated or {}).get(self._engine.name)
-        left = None if pool is None else max(0, pool.tokens - (pool.running or 0)) / self._setting.factor
+        left = None if pool is None else max(0, pool.tokens - (pool.running or 0)) / self._factor
         return PoolSize(
             engine=self._engine.name,
             method=method,
@@ -149,7 +165,7 @@ class _Engine:
             running=pool.running if pool else None,
             hit_rate=None if left is None else float(curve.rate(left)),
             basis=pool.basis if pool else None,
-            simulated=(*direct, float(curve.rate(direct[0] / self._setting.factor))) if direct else None,
+            simulated=(*direct, float(curve.rate(direct[0] / self._factor))) if direct else None,
         )
 
     def _ttl(self, accesses: Accesses, total: float) -> list[TtlPoint]:
@@ -179,8 +195,8 @@ class _Engine:
         return found
 
     def _scaled(self, tokens: float) -> int:
-        return round(tokens * self._setting.factor)
+        return round(tokens * self._factor)
 
     def _gib(self, tokens: float) -> float | None:
         each = self._setting.kv_bytes
-        return None if each is None else tokens * self._setting.factor * each / 2**30
+        return None if each is None else tokens * self._factor * each / 2**30

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from prefixlint import routing
-from prefixlint.caches.choose import OPTIMAL, build
+from prefixlint.caches.choose import OPTIMAL, build, build_tier
 from prefixlint.caches.lifetimes import LifetimeTree
-from prefixlint.caches.lru import LruCache
 from prefixlint.caches.marks import Marks, MarkStore
 from prefixlint.caches.opt import optimum
-from prefixlint.caches.slots import SlotCache
 from prefixlint.lives import Life, Replica, Visit, with_output
+from prefixlint.spots import Spot
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,6 +36,8 @@ OPT_BLOCK = 16
 """Tokens of a block of the optimal cache, for engines that evict smaller pieces."""
 
 _NO_MARKS = Marks((), {})
+_LOAD_BACK = 10
+"""Tokens that the host must have more than the cache to be asked for them (sglang 0.5.23, load_back_threshold)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,9 @@ class Limits:
     """What caches may hold. Sizes are tokens a replica, times are seconds; None is no limit, or the engine's own.
 
     `eviction` is one of `caches.choose.EVICTIONS`, `route` one of `routing.ROUTES` (None: round-robin). `from_write`
-    counts `ttl` from when an entry was written, and not from its last use. `seed` is for the random route.
+    counts `ttl` from when an entry was written, and not from its last use. `seed` is for the random route. With
+    `spill`, a provider sends what comes faster than its rate to further machines. `marks` are where prompts are marked
+    instead of where they mark themselves, and `keys` how requests are keyed: both are for who makes the visits.
     """
 
     capacity: int | None = None
@@ -55,6 +58,9 @@ class Limits:
     ttl: float | None = None
     from_write: bool = False
     seed: int = 0
+    spill: bool = False
+    marks: tuple[Spot, ...] | None = None
+    keys: str | None = None
 
 
 @dataclass(slots=True)
@@ -64,9 +70,11 @@ class Followed:
     `size` is the prompt's. `own`: what earlier requests of its replica had, complete or
     not (all of it where there is one replica, which the caller knows as the shared prefix); `seen`: what of that was
     stored by then; `alive`: what had not expired; `whole`: the part of it that ends where a stored sequence ended or
-    two of them parted; `hit`: what the cache gave. `replica` is where the request went, `written` what it wrote anew
-    behind a mark. `losses` are causes that the cache itself told. `bounded` says whether `hit` is a cache's own answer
-    and not only `alive`. `refused` counts requests that were larger than the pool.
+    two of them parted; `hit`: what the cache gave, of which `near` came from its own memory and the rest from the host.
+    `replica` is where the request went, `written` what it wrote anew behind a mark, of which `long` was to live longer
+    than usual. `losses` are causes that the cache itself told. `bounded` says whether `hit` is a cache's own answer
+    and not only `alive`. `refused` counts requests that were larger than the pool, `spilled` those that came too fast
+    for one machine of a provider.
     """
 
     size: array[int] = field(default_factory=lambda: array("q"))
@@ -75,12 +83,15 @@ class Followed:
     alive: array[int] = field(default_factory=lambda: array("q"))
     whole: array[int] = field(default_factory=lambda: array("q"))
     hit: array[int] = field(default_factory=lambda: array("q"))
+    near: array[int] = field(default_factory=lambda: array("q"))
     written: array[int] = field(default_factory=lambda: array("q"))
+    long: array[int] = field(default_factory=lambda: array("q"))
     replica: array[int] = field(default_factory=lambda: array("q"))
     losses: list[dict[MissCause, int]] = field(default_factory=list)
     models: list[str | None] = field(default_factory=list)
     bounded: bool = False
     refused: int = 0
+    spilled: int = 0
 
 
 def follow(
@@ -103,6 +114,7 @@ def follow(
         for run in runs:
             run.visit(number, visit)
     for run in runs:
+        run.end()
         if run.limits.eviction == OPTIMAL:
             run.optimal(visits)
     return [run.followed for run in runs]
@@ -129,6 +141,9 @@ class _Run:
         self._scale = float(self._factors.mean()) if self._factors.size else 1.0
         self._replicas: list[Replica] = []
         self._route = routing.router(limits.route or "round-robin", limits.replicas, limits.seed)
+        self._spill = None
+        if limits.spill and engine.rate is not None:
+            self._spill = routing.Spill(engine.rate, max(1, int(engine.head / self._scale)))
 
     def visit(self, number: int, visit: Visit) -> None:
         now = float(number) if visit.time is None else visit.time
@@ -137,10 +152,12 @@ class _Run:
         stored = self._look_up(replica, visit, engine, now)
         ticket, waited = self._admit(replica, visit, now)
         out = self.followed
-        hit = out.alive[-1] if replica.cache is None else 0 if ticket is None else ticket.hit
+        near = hit = out.alive[-1] if replica.cache is None else 0 if ticket is None else ticket.hit
         if replica.host is not None:
-            hit = max(hit, replica.host.find(visit.namespace, visit.prompt))
-        written, losses = 0, {}
+            kept = replica.host.find(visit.namespace, visit.prompt)
+            hit = kept if kept - near >= (1 if self._block else _LOAD_BACK) else near
+        written = long = 0
+        losses: dict[MissCause, int] = {}
         if engine.match == "marked_breakpoint":
             read = self._marks(replica, visit.model, engine).visit(
                 visit.namespace,
@@ -151,15 +168,30 @@ class _Run:
                 shared=out.own[-1],
                 scale=float(self._factors[number]),
             )
-            hit, written, losses = read.hit, read.written, dict(read.losses)
+            near = hit = read.hit
+            written, long, losses = read.written, read.long, dict(read.losses)
         out.hit.append(hit)
+        out.near.append(near)
         out.written.append(written)
+        out.long.append(long)
         out.losses.append(losses)
         out.replica.append(chosen)
         out.models.append(visit.model)
         Life(replica, visit, engine, ticket, stored).begin(now + waited)
 
+    def end(self) -> None:
+        """Note what is known once all requests have come."""
+        self.followed.spilled = 0 if self._spill is None else self._spill.spilled
+
     def _choose(self, visit: Visit, now: float) -> tuple[int, Replica]:
+        if self._spill is not None:
+            chosen = self._spill(
+                routing.Passenger(visit.namespace, visit.prompt, visit.session, visit.replica, visit.key, now)
+            )
+            while len(self._replicas) <= chosen:
+                self._replicas.append(self._new_replica())
+            self._replicas[chosen].advance(now)
+            return chosen, self._replicas[chosen]
         while len(self._replicas) < self.limits.replicas:
             self._replicas.append(self._new_replica())
         for replica in self._replicas:
@@ -179,9 +211,8 @@ class _Run:
             return Replica(None, None)
         cache = build(engine, capacity, limits.eviction, of_blocks=bool(self._block), host=host)
         self.followed.bounded = cache is not None
-        if host is None or cache is None or isinstance(cache, SlotCache):
-            return Replica(cache, None)
-        return Replica(cache, LruCache(host, block=1 if self._block else engine.granularity, first="tail"))
+        tier = None if host is None or cache is None else build_tier(engine, host, of_blocks=bool(self._block))
+        return Replica(cache, tier)
 
     def _look_up(self, replica: Replica, visit: Visit, engine: Engine, now: float) -> LifetimeTree | None:
         """Note how far the prompt is found without a limit of memory; give what is stored of its namespace.
@@ -209,7 +240,8 @@ class _Run:
 
     def _given(self, replica: Replica, visit: Visit, engine: Engine, now: float) -> int:
         """Give what earlier requests of the replica had of the prompt; all of it where the caller knows better."""
-        if self.limits.replicas == 1 and self.limits.route is None and engine.match != "marked_breakpoint":
+        alone = self.limits.replicas == 1 and self.limits.route is None and self._spill is None
+        if alone and engine.match != "marked_breakpoint":
             return visit.prompt.size
         tree = replica.given.setdefault(visit.namespace, LifetimeTree())
         length = tree.match(visit.prompt, now).length
@@ -251,5 +283,5 @@ class _Run:
             mine = where == number
             prompts = ((v.namespace, v.prompt) for v, taken in zip(visits(), mine, strict=True) if taken)
             hits[mine] = optimum(prompts, capacity, block=block)
-        out.hit = array("q", np.minimum(hits, alive).tolist())
+        out.hit = out.near = array("q", np.minimum(hits, alive).tolist())
         out.bounded = True

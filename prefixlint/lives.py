@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from prefixlint.caches.lifetimes import LifetimeTree
-from prefixlint.caches.lru import LruCache
 from prefixlint.caches.marks import Marks, MarkStore
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from prefixlint.caches import Cache
+    from prefixlint.caches import Cache, Tier
     from prefixlint.engines import Engine
 
     Ids = NDArray[np.uint32]
@@ -33,7 +32,8 @@ class Visit(NamedTuple):
     """One request. `time` is when it comes, `first` and `total` how long until its first token and its end (seconds).
 
     None is unknown: without `time`, requests count as one second apart; without the others, a request is complete at
-    once. The elements of `prompt` are tokens, or the blocks of a hash trace.
+    once. The elements of `prompt` are tokens, or the blocks of a hash trace. `key` is what a provider's routing is told
+    besides the prompt (prompt_cache_key).
     """
 
     namespace: Hashable
@@ -46,6 +46,7 @@ class Visit(NamedTuple):
     replica: str | None = None
     model: str | None = None
     marks: Marks | None = None
+    key: Hashable = None
 
 
 @dataclass(slots=True)
@@ -56,7 +57,7 @@ class Replica:
     """
 
     cache: Cache | None
-    host: LruCache | None
+    host: Tier | None
     given: dict[Hashable, LifetimeTree] = field(default_factory=dict)
     stored: dict[Hashable, LifetimeTree] = field(default_factory=dict)
     marks: dict[str | None, MarkStore] = field(default_factory=dict)
@@ -148,7 +149,7 @@ class Life:
             if everything.size > self.visit.prompt.size:
                 self.stored.store(everything, time)
         if self.replica.host is not None:
-            self.replica.host.admit(self.visit.namespace, everything)
+            self.replica.host.keep(self.visit.namespace, everything)
 
 
 def with_output(visit: Visit, engine: Engine) -> Ids:

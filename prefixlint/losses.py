@@ -34,11 +34,15 @@ class Blocks(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What limited caches served, the prompt tokens that each replica got, and the requests larger than the pool."""
+    """What limited caches served, and the prompt tokens that each replica got.
+
+    `refused` counts requests larger than the pool, `spilled` those that came too fast for a provider's machine.
+    """
 
     served: Served
     load: tuple[int, ...]
     refused: int
+    spilled: int = 0
 
 
 def serve(
@@ -63,7 +67,8 @@ def serve(
         load = [0] * max(limits.replicas, max(found.replica, default=-1) + 1)
         for number, tokens in zip(found.replica, base.prompt.tolist(), strict=True):
             load[number] += tokens
-        outcomes.append(Outcome(_Account(base, found, factors, ends).served(), tuple(load), found.refused))
+        account = _Account(base, found, factors, ends, tiers=limits.host_capacity is not None)
+        outcomes.append(Outcome(account.served(), tuple(load), found.refused, found.spilled))
     return outcomes
 
 
@@ -73,6 +78,7 @@ class _Account:
     found: Followed
     factors: NDArray[np.float64]
     ends: Sequence[Counts] | None
+    tiers: bool
 
     def served(self) -> Served:
         """Tell cached tokens and losses, each step down from what is shared being a cause."""
@@ -90,7 +96,16 @@ class _Account:
             told = {c: np.where(marked, why.get(c, none), told.get(c, none)) for c in {**told, **why}}
         losses |= told
         kept = {cause: tokens for cause, tokens in losses.items() if tokens.any()}
-        return replace(self.base, cached=cached, blocks_hit=self._blocks_hit(cached), losses=MappingProxyType(kept))
+        near = np.minimum(cached, self._ruled(self._tokens(self.found.near)))
+        return replace(
+            self.base,
+            cached=cached,
+            blocks_hit=self._blocks_hit(cached),
+            losses=MappingProxyType(kept),
+            from_host=cached - near if self.tiers else None,
+            written=self._counted(self.found.written) if marked.any() else None,
+            long=self._counted(self.found.long) if marked.any() else None,
+        )
 
     def _followed(self, own: Counts) -> tuple[Counts, Losses]:
         """Step down through what was stored, had not expired, and was still held."""
@@ -122,6 +137,11 @@ class _Account:
             left = left - losses[cause]
         losses[MissCause.NOT_WRITTEN] = left
         return cached, losses
+
+    def _counted(self, elements: array[int]) -> Counts:
+        """Turn lengths that begin anywhere in prompts into tokens as the server counts them."""
+        counts = np.frombuffer(elements, np.int64) if elements else np.empty(0, np.int64)
+        return np.floor(counts * self.factors).astype(np.int64)
 
     def _tokens(self, elements: array[int]) -> Counts:
         """Turn elements of prompts into tokens as the server counts them."""

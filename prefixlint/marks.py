@@ -7,9 +7,9 @@ in the rendered prompt by what it says; one that is not found there (an image) e
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 UNMARKED = -1.0
 DEFAULT_TTL = 0.0
@@ -21,15 +21,27 @@ _POINTS = ("cachePoint", "cache_point")
 _FAR = 4  # times the length of a block's JSON in which its strings are looked for
 
 
+class Place(NamedTuple):
+    """Where a block stands: in the `tools`, the `system` text or the `messages` behind it.
+
+    `item` counts tools, blocks of the system text, or messages; `part` counts the blocks of one message.
+    """
+
+    section: str = "messages"
+    item: int = 0
+    part: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block of a prompt: the character at which it ends, and the lifetime of its mark in seconds.
+    """A block of a prompt: the character at which it ends, the lifetime of its mark in seconds, and its place.
 
     UNMARKED where it carries no mark, DEFAULT_TTL where the mark names no lifetime.
     """
 
     end: int
     ttl: float
+    place: Place
 
 
 def blocks(body: Any, prompt: str, *, implicit: bool = False) -> list[Block]:
@@ -42,38 +54,61 @@ def blocks(body: Any, prompt: str, *, implicit: bool = False) -> list[Block]:
         return []
     found: list[Block] = []
     position = 0
-    for part, ttl in _parts(body):
+    for part, ttl, place in _parts(body):
         if part is None:  # a cachePoint: it marks what stands before it
             if found:
-                found[-1] = Block(found[-1].end, ttl)
+                found[-1] = replace(found[-1], ttl=ttl)
             continue
         position = _end(part, prompt, position)
-        found.append(Block(position, ttl))
+        found.append(Block(position, ttl, place))
     automatic = _automatic(body, implicit=implicit)
     if found and automatic != UNMARKED and found[-1].ttl == UNMARKED:
-        found[-1] = Block(found[-1].end, automatic)
+        found[-1] = replace(found[-1], ttl=automatic)
     return found
 
 
-def _parts(body: dict[str, Any]) -> Iterator[tuple[Any, float]]:
-    """Walk the blocks in wire order, each with the lifetime of its mark; None stands for a mark of its own."""
+def _parts(body: dict[str, Any]) -> Iterator[tuple[Any, float, Place]]:
+    """Walk the blocks in wire order, each with the lifetime of its mark; None stands for a mark of its own.
+
+    Messages of the system at the head of a conversation are its system text.
+    """
     config = body.get("toolConfig") or body.get("tool_config")
     tools = config.get("tools") if isinstance(config, dict) else body.get("tools")
-    for section in (tools, body.get("system"), body.get("instructions")):
-        yield from _content(section)
+    yield from _numbered("tools", _content(tools), 0)
+    system = 0
+    for section in (body.get("system"), body.get("instructions")):
+        parts = list(_content(section))
+        yield from _numbered("system", parts, system)
+        system += len(parts)
+    number = 0
     for key in ("messages", "input"):
         messages = body.get(key)
         for message in messages if isinstance(messages, list) else [messages]:
-            if isinstance(message, dict) and "content" in message:
-                own = _ttl(message)
-                parts = list(_content(message["content"]))
-                if own != UNMARKED and parts:
-                    parts[-1] = (parts[-1][0], own)
-                yield from parts
-                if message.get("tool_calls"):
-                    yield message["tool_calls"], UNMARKED
-            else:
-                yield from _content(message)
+            parts = list(_message(message))
+            if not number and isinstance(message, dict) and message.get("role") in ("system", "developer"):
+                yield from _numbered("system", parts, system)
+                system += len(parts)
+            elif parts:
+                yield from ((part, ttl, Place("messages", number, i)) for i, (part, ttl) in enumerate(parts))
+                number += 1
+
+
+def _numbered(section: str, parts: Iterable[tuple[Any, float]], first: int) -> Iterator[tuple[Any, float, Place]]:
+    for number, (part, ttl) in enumerate(parts, first):
+        yield part, ttl, Place(section, number)
+
+
+def _message(message: Any) -> Iterator[tuple[Any, float]]:
+    """Give the blocks of a message; a mark of the message itself is that of its last block."""
+    if not isinstance(message, dict) or "content" not in message:
+        yield from _content(message)
+        return
+    own, parts = _ttl(message), list(_content(message["content"]))
+    if own != UNMARKED and parts:
+        parts[-1] = (parts[-1][0], own)
+    yield from parts
+    if message.get("tool_calls"):
+        yield message["tool_calls"], UNMARKED
 
 
 def _content(content: Any) -> Iterator[tuple[Any, float]]:
@@ -91,11 +126,16 @@ def _ttl(part: dict[str, Any]) -> float:
 
 
 def _seconds(marker: Any) -> float:
-    """Read a lifetime like `5m`; what is not one is the provider's default."""
+    """Read a mark's lifetime; what is not one is the provider's default."""
     text = marker.get("ttl") if isinstance(marker, dict) else None
-    if isinstance(text, str) and text[:-1].isdigit() and text[-1:] in _UNITS:
-        return float(int(text[:-1]) * _UNITS[text[-1]])
-    return DEFAULT_TTL
+    found = seconds(text) if isinstance(text, str) else None
+    return DEFAULT_TTL if found is None else found
+
+
+def seconds(text: str) -> float | None:
+    """Read a lifetime like `5m`; None for what is not one."""
+    known = text[:-1].isdecimal() and text[:-1].isascii() and text[-1:] in _UNITS
+    return float(int(text[:-1]) * _UNITS[text[-1]]) if known else None
 
 
 def _automatic(body: dict[str, Any], *, implicit: bool) -> float:

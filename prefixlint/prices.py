@@ -90,15 +90,17 @@ class Bill:
 
 
 def bill(
-    price: Price, prompt: ArrayLike, cached: ArrayLike, written: ArrayLike = 0, *, hour: bool = False
+    price: Price, prompt: ArrayLike, cached: ArrayLike, written: ArrayLike = 0, *, long: ArrayLike = 0
 ) -> Bill | None:
     """Charge requests (arrays, tokens): `prompt` includes what was `cached` and what was `written`.
+
+    Of the written tokens, `long` are to live an hour.
 
     None where tokens were cached and the price of that is not known; ValueError where the parts are more than a prompt.
     """
     n, c = np.atleast_1d(np.asarray(prompt, np.float64)), np.atleast_1d(np.asarray(cached, np.float64))
-    w = np.broadcast_to(np.asarray(written, np.float64), n.shape)
-    if (c < 0).any() or (w < 0).any() or (c + w > n).any():
+    w, longer = (np.broadcast_to(np.asarray(part, np.float64), n.shape) for part in (written, long))
+    if min(c.min(initial=0), w.min(initial=0)) < 0 or (longer > w).any() or (c + w > n).any():
         raise ValueError("more tokens were cached and written than the prompts have")
     paid = without = premium = 0.0
     steps = [0, *(above for above, _ in price.tiers)]
@@ -109,10 +111,11 @@ def bill(
         if rates.cached is None and c[mine].any():
             return None
         computed, read, wrote = float((n - c - w)[mine].sum()), float(c[mine].sum()), float(w[mine].sum())
-        each = rates.write_1h if hour else rates.write
-        paid += (computed * rates.input + read * (rates.cached or 0.0) + wrote * each) / _MILLION
+        hours = float(longer[mine].sum())
+        writing = (wrote - hours) * rates.write + hours * rates.write_1h
+        paid += (computed * rates.input + read * (rates.cached or 0.0) + writing) / _MILLION
         without += float(n[mine].sum()) * rates.input / _MILLION
-        premium += wrote * (each - rates.input) / _MILLION
+        premium += (writing - wrote * rates.input) / _MILLION
     return Bill(paid, without, premium)
 
 

@@ -96,7 +96,9 @@ class EngineResult:
     """What one engine's cache could serve.
 
     `hit_rate` is sum(cached) / sum(prompt); `hit_rate_blocks` hit blocks / all blocks, a partial last block counted as
-    one; `hit_rate_mean` the mean over requests of cached / prompt. Rates are None without tokens.
+    one; `hit_rate_mean` the mean over requests of cached / prompt. Rates are None without tokens. Of the cached tokens,
+    `host_cached_tokens` came from the host's memory (None without one). `written_tokens` were written behind marks
+    (None where all of a prompt is stored).
     """
 
     engine: str
@@ -113,6 +115,9 @@ class EngineResult:
     replicas: int = 1
     route: str | None = None
     ttl_s: float | None = None
+    host_capacity_tokens: int | None = None
+    host_cached_tokens: int | None = None
+    written_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,6 +29,8 @@ class Passenger(NamedTuple):
     prompt: NDArray[np.uint32]
     session: Hashable
     replica: str | None
+    key: Hashable = None
+    time: float = 0.0
 
 
 Choose = Callable[[Passenger, Sequence[int]], int]
@@ -74,6 +77,35 @@ def _sticky(replicas: int) -> Choose:
 def _logged() -> Choose:
     known: dict[str, int] = {}
     return lambda passenger, _running: known.setdefault(passenger.replica or NO_REPLICA, len(known))
+
+
+_MINUTE = 60.0
+
+
+class Spill:
+    """A provider's routing: by the prompt's head and a key of the request's, to one machine as long as it keeps up.
+
+    `rate` requests a minute with one head (`head` tokens) and key go to its first machine, as many more to its second,
+    and so on. Machines are numbered as they appear; those of different heads are one, since what they hold has nothing
+    in common. `spilled` counts the requests that went past the first machine.
+    """
+
+    def __init__(self, rate: int, head: int) -> None:
+        self._rate, self._head = rate, head
+        self._recent: dict[Hashable, deque[float]] = {}
+        self._machines: dict[tuple[Hashable, int], int] = {}
+        self.spilled = 0
+
+    def __call__(self, passenger: Passenger, _running: Sequence[int] = ()) -> int:
+        """Choose a machine; requests come in the order of their times (seconds)."""
+        head = (passenger.namespace, passenger.key, passenger.prompt[: self._head].tobytes())
+        recent = self._recent.setdefault(head, deque())
+        while recent and recent[0] <= passenger.time - _MINUTE:
+            recent.popleft()
+        level = len(recent) // self._rate
+        recent.append(passenger.time)
+        self.spilled += level > 0
+        return self._machines.setdefault((passenger.key, level), len(self._machines))
 
 
 class _CacheAware:

@@ -146,7 +146,8 @@ def _gpus(text: str) -> tuple[int, str]:
 class Served:
     """What an engine gives to the counted requests: prompt and cached tokens, their models and times (NaN: unknown).
 
-    `output` are generated tokens, UNKNOWN where the log does not say.
+    `output` are generated tokens, UNKNOWN where the log does not say. `written` are those that marks wrote, `long` the
+    part of them that is to live longer.
     """
 
     engine: Engine
@@ -155,6 +156,8 @@ class Served:
     output: Counts
     times: Floats
     models: Counts
+    written: Counts | None = None
+    long: Counts | None = None
 
 
 def of_engine(server: Machine, served: Served, table: Table, fitted: cost.Fit | None = None) -> Saving | None:
@@ -185,6 +188,7 @@ def of_engine(server: Machine, served: Served, table: Table, fitted: cost.Fit | 
         money=money.saved if money else None,
         currency=money.currency if money else None,
         premium=money.premium if money else None,
+        break_even=money.break_even if money and served.written is not None else None,
         queue=_queue(form, timing, served, server.kv_dtype) if form is not None and timing is not None else None,
     )
 
@@ -226,7 +230,8 @@ def of_reported(server: Machine, table: Table, rows: Counts) -> Saving | None:
     known = (prompt != UNKNOWN) & (cached != UNKNOWN) & (cached + np.maximum(written, 0) <= prompt)
     models = np.frombuffer(table.model, np.int32)[rows].astype(np.int64)
     times = np.frombuffer(table.time, np.float64)[rows]
-    usage = _Usage(models[known], times[known], prompt[known], cached[known], np.maximum(written, 0)[known])
+    wrote = np.maximum(written, 0)[known]
+    usage = _Usage(models[known], times[known], prompt[known], cached[known], wrote, np.zeros_like(wrote))
     bills = _bills(server.book, table, usage)
     if bills is None or not (cached[known].any() or written[known].max(initial=0) > 0):
         return None
@@ -251,7 +256,9 @@ class _Money:
 
 def _money(server: Machine, table: Table, served: Served) -> _Money | None:
     nothing = np.zeros_like(served.prompt)
-    return _bills(server.book, table, _Usage(served.models, served.times, served.prompt, served.cached, nothing))
+    written = nothing if served.written is None else np.minimum(served.written, served.prompt - served.cached)
+    long = nothing if served.long is None else np.minimum(served.long, written)
+    return _bills(server.book, table, _Usage(served.models, served.times, served.prompt, served.cached, written, long))
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +270,7 @@ class _Usage:
     prompt: Counts
     cached: Counts
     written: Counts
+    long: Counts
 
 
 def _bills(book: prices.Book, table: Table, usage: _Usage) -> _Money | None:
@@ -272,9 +280,8 @@ def _bills(book: prices.Book, table: Table, usage: _Usage) -> _Money | None:
         mine = usage.models == number
         when = usage.times[mine & ~np.isnan(usage.times)]
         price = book.find(table.models.values[number], float(when.max()) if when.size else None)
-        bill = (
-            None if price is None else prices.bill(price, usage.prompt[mine], usage.cached[mine], usage.written[mine])
-        )
+        charged = (usage.prompt[mine], usage.cached[mine], usage.written[mine])
+        bill = None if price is None else prices.bill(price, *charged, long=usage.long[mine])
         if price is None or bill is None:
             return None
         found.append((price, bill))

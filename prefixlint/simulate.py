@@ -79,6 +79,11 @@ class Served:
     blocks_hit: Counts
     losses: Mapping[MissCause, Counts] | None = None
     """Why shared tokens were not cached, where the cache has limits; None where the engine's rule alone says it."""
+    from_host: Counts | None = None
+    """How many of the cached tokens came from the host's memory; None where there are no tiers."""
+    written: Counts | None = None
+    """Prompt tokens behind the cached ones that a mark wrote, where only marks write; `long` are to live longer."""
+    long: Counts | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,9 @@ def _rates(name: str, material: Material, account: Account, where: simulate.Wher
         replicas=limits.replicas,
         route=limits.route,
         ttl_s=limits.ttl,
+        host_capacity_tokens=None if served.from_host is None else limits.host_capacity,
+        host_cached_tokens=None if served.from_host is None else int(served.from_host[where].sum()),
+        written_tokens=None if served.written is None else int(served.written[where].sum()),
     )
 
 

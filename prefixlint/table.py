@@ -77,7 +77,8 @@ class Table:
 
     `cut` says that the last token of the output was sampled but not computed; `as_ids` that the log gave token ids,
     `partial` that it leaves a part of the prompt out. `first` and `total` are the seconds until the first token and the
-    end. `marks` are the blocks of prompts that mark themselves for caching, where an engine asks for them.
+    end. `key` is the prompt_cache_key. `marks` are the blocks of prompts that mark themselves for caching, where an
+    engine asks for them.
     """
 
     paths: Names = field(default_factory=Names)
@@ -87,6 +88,7 @@ class Table:
     conversations: Names = field(default_factory=Names)
     groups: Names = field(default_factory=Names)
     replicas: Names = field(default_factory=Names)
+    keys: Names = field(default_factory=Names)
     path: array[int] = field(default_factory=_ints)
     line: array[int] = field(default_factory=_longs)
     part: array[int] = field(default_factory=_ints)
@@ -97,6 +99,7 @@ class Table:
     total: array[float] = field(default_factory=_floats)
     model: array[int] = field(default_factory=_ints)
     replica: array[int] = field(default_factory=_ints)
+    key: array[int] = field(default_factory=_ints)
     namespace: array[int] = field(default_factory=_ints)
     family: array[int] = field(default_factory=_ints)
     conversation: array[int] = field(default_factory=_ints)
@@ -139,6 +142,7 @@ class Table:
         self.total.append(total)
         self.model.append(self.models.number(request.model))
         self.replica.append(self.replicas.number(request.replica))
+        self.key.append(self.keys.number(request.fields.get("prompt_cache_key")))
         self.namespace.append(self.namespaces.number((request.model, *request.namespace)))
         self.family.append(family)
         self.conversation.append(self.conversations.number(conversation))

@@ -60,7 +60,7 @@ def add(analysis: Analysis, study: Study) -> Analysis:
             for e in analysis.engines
             if e.capacity_tokens is not None and e.hit_rate is not None and e.replicas == 1 and e.ttl_s is None
         },
-        factor=_factor(study),
+        factors=_factors(study),
     )
     found = [one for served in study.served.values() if (one := _saving(study, served)) is not None]
     return replace(analysis, curves=study.tap.curves(setting), savings=[*_reported(study), *found])
@@ -102,10 +102,12 @@ def _sessions(study: Study) -> Counts | None:
     return numbers.astype(np.int64) if np.unique(numbers).size < numbers.size else None
 
 
-def _factor(study: Study) -> float:
-    """Give what all counts together were multiplied by to meet the reported ones."""
-    total = float(study.counted.sum())
-    return float(next(iter(study.served.values())).prompt.sum()) / total if total else 1.0
+def _factors(study: Study) -> Floats | None:
+    """Give what each request's counts were multiplied by to meet the reported ones; None where nothing was."""
+    prompt = next(iter(study.served.values())).prompt
+    if (prompt == study.counted).all():
+        return None
+    return np.divide(prompt, study.counted, out=np.ones(prompt.size), where=study.counted > 0)
 
 
 def _saving(study: Study, served: simulate.Served) -> Saving | None:
@@ -120,6 +122,8 @@ def _saving(study: Study, served: simulate.Served) -> Saving | None:
             output=_outputs(study, where),
             times=np.frombuffer(study.table.time, np.float64)[rows],
             models=np.frombuffer(study.table.model, np.int32)[rows].astype(np.int64),
+            written=None if served.written is None else served.written[where],
+            long=None if served.long is None else served.long[where],
         ),
         study.table,
         _fitted(study, served),

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prefixlint.caches.marks import Marks, MarkStore
-from prefixlint.marks import DEFAULT_TTL, UNMARKED, Block, blocks
+from prefixlint.marks import DEFAULT_TTL, UNMARKED, Block, Place, blocks
 from prefixlint.model import MissCause
 
 EPHEMERAL = {"type": "ephemeral"}
@@ -48,7 +48,8 @@ def test_the_same_text_twice_is_found_in_order():
 def test_what_is_not_found_ends_where_the_block_before_it_did():
     image = {"type": "image", "source": {"type": "base64", "data": "AAAA"}, "cache_control": EPHEMERAL}
     body = {"messages": [{"role": "user", "content": [{"type": "text", "text": "see"}, image]}]}
-    assert blocks(body, "|see|") == [Block(4, UNMARKED), Block(4, DEFAULT_TTL)]
+    text, picture = Place("messages", 0, 0), Place("messages", 0, 1)
+    assert blocks(body, "|see|") == [Block(4, UNMARKED, text), Block(4, DEFAULT_TTL, picture)]
 
 
 def test_text_that_json_escapes():

@@ -43,7 +43,8 @@ def test_one_request_by_hand(book):
     assert found.without == pytest.approx(0.03)
     assert found.premium == pytest.approx(2_000 * 0.75 / 1e6)
     assert found.saved == pytest.approx(found.without - found.paid)
-    assert bill(price, 10_000, 7_000, 2_000, hour=True).premium == pytest.approx(2_000 * 3 / 1e6)
+    assert bill(price, 10_000, 7_000, 2_000, long=500).premium == pytest.approx((1_500 * 0.75 + 500 * 3) / 1e6)
+    assert bill(price, 10_000, 7_000, 2_000, long=2_000).premium == pytest.approx(2_000 * 3 / 1e6)
 
 
 def test_long_prompts_are_charged_as_a_whole(book):

@@ -56,3 +56,15 @@ class Cache(Protocol):
     def finish(self, ticket: Any) -> None:
         """End a request."""
         ...
+
+
+class Tier(Protocol):
+    """Memory behind a cache: it keeps what was computed, and gives it back where the cache has lost it."""
+
+    def find(self, namespace: Hashable, prompt: Ids) -> int:
+        """Give the leading elements of a prompt that are kept."""
+        ...
+
+    def keep(self, namespace: Hashable, ids: Ids) -> None:
+        """Store a sequence, as far as it fits."""
+        ...

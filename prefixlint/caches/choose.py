@@ -10,7 +10,7 @@ from prefixlint.caches.pages import POLICIES, PageCache
 from prefixlint.caches.slots import SlotCache
 
 if TYPE_CHECKING:
-    from prefixlint.caches import Cache
+    from prefixlint.caches import Cache, Tier
     from prefixlint.engines import Engine
 
 OPTIMAL = "opt"
@@ -44,6 +44,21 @@ def build(
         size = size if size > 1 or of_blocks else _PART_BLOCKS
         return LruCache(capacity, block=size, first="tail", outputs=engine.stored == "prompt_and_output")
     return None
+
+
+def build_tier(engine: Engine, capacity: int, *, of_blocks: bool = False) -> Tier | None:
+    """Give the host memory of `capacity` elements behind an engine's cache; None where it is part of the cache.
+
+    Everything computed is written through to it, as SGLang's HiCache does by default, and it evicts for itself: leaves
+    of a tree there, blocks elsewhere. ValueError for a capacity that holds no block.
+    """
+    if engine.match == "slot":
+        return None
+    size = 1 if of_blocks else engine.granularity
+    if engine.eviction == "lru_leaf":
+        return PageCache(capacity, page=size, computed=0)
+    size = size if size > 1 or of_blocks else _PART_BLOCKS
+    return LruCache(capacity, block=size, first="tail")
 
 
 def has_policies(engine: Engine) -> bool:

@@ -65,6 +65,10 @@ class LruCache:
         """Give the leading elements whose blocks are all there; nothing changes."""
         return self._leading(self._names(namespace, prompt), prompt)
 
+    def keep(self, namespace: Hashable, ids: Ids) -> None:
+        """Store a sequence that was computed elsewhere."""
+        self._use(self._names(namespace, ids))
+
     def admit(self, namespace: Hashable, prompt: Ids) -> LruTicket:
         """Find the leading blocks that are all there, then use all of the prompt's blocks."""
         names = self._names(namespace, prompt)

@@ -8,7 +8,7 @@ the start of the request that wrote or read it, and can be read once the request
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -35,11 +35,15 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a request read: `hit` tokens; `written` are those it wrote behind them; `losses` say why it was not more."""
+    """What a request read: `hit` tokens; `written` are those it wrote behind them; `losses` say why it was not more.
+
+    `long` are those of the written ones that were asked to live longer than the provider's default.
+    """
 
     hit: int
     written: int
-    losses: Mapping[MissCause, int]
+    losses: Mapping[MissCause, int] = field(default_factory=dict)
+    long: int = 0
 
 
 @dataclass(slots=True)
@@ -82,22 +86,44 @@ class MarkStore:
         `shared` is how much of the prompt an earlier request had too, which the losses are told for. `scale` turns
         tokens of `prompt` into those that the provider counts.
         """
-        names = list(_prefixes(namespace, prompt, marks.ends))
-        marked = sorted(marks.ttl)[-self.most :]
-        long_enough = [i for i in marked if marks.ends[i] * scale >= self.minimum]
+        names = list(prefixes(namespace, prompt, marks.ends))
+        marked, long_enough = self._choose(marks, scale)
         found = self._find(names, marks.ends, long_enough, now, scale)
         hit = 0 if found is None else marks.ends[found]
         shared = hit if shared is None else shared
         losses, told = self._unread(names, marks.ends, now, min(hit, shared), shared)
         short = [marks.ends[i] for i in marked if i not in long_enough]
         _unwritten(losses, told, shared, max((min(end, shared) for end in short), default=0))
+        read = self._read_and_write(names, marks, long_enough, found, (now, visible))
+        return replace(read, losses=losses)
+
+    def serve(self, names: Sequence[bytes], marks: Marks, now: float, visible: float, *, scale: float = 1.0) -> Read:
+        """Do what `visit` does and tell no losses; `names` are the `prefixes` that end at the blocks' ends."""
+        _, long_enough = self._choose(marks, scale)
+        found = self._find(names, marks.ends, long_enough, now, scale)
+        return self._read_and_write(names, marks, long_enough, found, (now, visible))
+
+    def _choose(self, marks: Marks, scale: float) -> tuple[Sequence[int], Sequence[int]]:
+        """Give the marks that count, and those of them that are long enough to be written."""
+        marked = sorted(marks.ttl)[-self.most :]
+        return marked, [i for i in marked if marks.ends[i] * scale >= self.minimum]
+
+    def _read_and_write(
+        self, names: Sequence[bytes], marks: Marks, written: Sequence[int], found: int | None, span: tuple[float, float]
+    ) -> Read:
+        """Refresh what was found, and write the marks; `span` is now, and from when on what is written can be read."""
+        now, visible = span
+        hit = 0 if found is None else marks.ends[found]
         if found is not None and self.sliding:
             entry = self._entries[names[found]]
             entry.expires = max(entry.expires, now + entry.ttl)
-        for i in long_enough:
+        last = last_long = 0
+        for i in written:
             self._write(names[i], marks.ttl[i], now, visible)
-        last = marks.ends[long_enough[-1]] if long_enough else 0
-        return Read(hit, max(0, last - hit), losses)
+            last = marks.ends[i]
+            if (marks.ttl[i] or 0) > self.ttl:
+                last_long = last
+        return Read(hit, max(0, last - hit), long=max(0, last_long - hit))
 
     def _find(
         self, names: Sequence[bytes], ends: Sequence[int], marked: Sequence[int], now: float, scale: float
@@ -145,8 +171,8 @@ def _unwritten(losses: dict[MissCause, int], told: int, shared: int, too_short: 
         losses[MissCause.NOT_WRITTEN] = losses.get(MissCause.NOT_WRITTEN, 0) + shared - told
 
 
-def _prefixes(namespace: Hashable, prompt: Ids, ends: Sequence[int]) -> Iterator[bytes]:
-    """Name the prefixes that end at block ends."""
+def prefixes(namespace: Hashable, prompt: Ids, ends: Sequence[int]) -> Iterator[bytes]:
+    """Name the prefixes that end at block ends (tokens, not decreasing)."""
     state = blake2b(repr(namespace).encode(), digest_size=16)
     begin = 0
     for end in ends:

@@ -107,6 +107,16 @@ class PageCache:
         """Say whether a prompt of that size fits when nothing else runs."""
         return -(-size // self._page) * self._page <= self._all
 
+    def find(self, namespace: Hashable, prompt: Ids) -> int:
+        """Give how much of a prompt is there, which counts as its use."""
+        return self._match(namespace, prompt)[1]
+
+    def keep(self, namespace: Hashable, ids: Ids) -> None:
+        """Store a sequence that was computed elsewhere, where it fits."""
+        ticket = self.admit(namespace, ids)
+        if ticket is not None:
+            self.finish(ticket)
+
     def admit(self, namespace: Hashable, prompt: Ids) -> PageTicket | None:
         """Match all but the last token, lock the path, and take pages for the rest."""
         node, hit = self._match(namespace, prompt[: max(prompt.size - self._computed, 0)])

@@ -15,6 +15,8 @@ _TITLES = {
     "ttl": "s",
     "lookback": "block ends",
     "prefill_chunk": "tokens",
+    "rate": "requests a minute",
+    "head": "tokens",
     "read_ratio": "x the input price",
     "write_ratio": "x the input price",
     "write_ratio_1h": "x the input price",

@@ -30,12 +30,14 @@ _NUMBERS = {
     "lookback": 1,
     "marks": 1,
     "prefill_chunk": 1,
+    "rate": 1,
+    "head": 1,
 }  # the least value allowed
 _RATIOS = ("read_ratio", "write_ratio", "write_ratio_1h", "write_ratio_12h")
 _LISTS = ("isolation", "order")
 _TEXTS = ("usage",)
 REQUIRED = (*_CHOICES, "granularity", "minimum", "isolation")
-OPTIONAL = ("ttl", "lookback", "marks", "prefill_chunk", "order", *_RATIOS, *_TEXTS)
+OPTIONAL = ("ttl", "lookback", "marks", "prefill_chunk", "rate", "head", "order", *_RATIOS, *_TEXTS)
 _FACT_KEYS = ("value", "source", "confidence", "note", "models", "as_of")
 
 

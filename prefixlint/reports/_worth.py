@@ -178,9 +178,9 @@ def worth(result: Analysis, style: Style, width: int) -> list[str]:
     for one in result.savings:
         lines += [style.dim(line) for line in wrap(f"{one.engine}: {one.basis}.", width)]
         if one.break_even:
-            reads = f"{one.break_even} read{'s' if one.break_even > 1 else ''}"
+            reads = f"{one.break_even} reads pay" if one.break_even > 1 else "1 read pays"
             lines += wrap(
-                f"{one.engine}: writing cost {_amount(one.premium, one.currency)}; {reads} pay for a write", width
+                f"{one.engine}: writing cost {_amount(one.premium, one.currency)}; {reads} for a write", width
             )
         if one.queue is not None:
             lines += wrap(f"{one.engine}: {_waiting(one.queue)}", width)

@@ -124,6 +124,9 @@ def _limits(engines: Sequence[EngineResult]) -> str:
         parts = []
         if engine.capacity_tokens is not None:
             parts.append(f"{count(engine.capacity_tokens)} tokens" + (" a replica" if engine.replicas > 1 else ""))
+        if engine.host_capacity_tokens is not None:
+            share = (engine.host_cached_tokens or 0) / engine.cached_tokens if engine.cached_tokens else None
+            parts.append(f"{count(engine.host_capacity_tokens)} on the host, which gave {percent(share)} of the hits")
         if engine.replicas > 1:
             parts.append(f"{count(engine.replicas)} replicas, {engine.route}")
         if engine.ttl_s is not None:

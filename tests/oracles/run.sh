@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Our caches beside the engines' own code, without a GPU: SGLang's RadixCache and vLLM's KVCacheManager, over 10,000
-# random traces each. `run.sh [sglang] [vllm]` runs the named ones; PREFIXLINT_ORACLE_TRACES=500 takes fewer traces.
+# random traces each, on all cores. `run.sh [sglang] [vllm]` runs the named ones; PREFIXLINT_ORACLE_TRACES=500 takes
+# fewer traces.
 #
 # Each engine gets an environment of its own in build/oracles (about 1.6 and 3 GB), which is kept for the next run;
 # PREFIXLINT_ORACLE_HOME puts them elsewhere. torch has to be a CPU build: where PyPI alone gives a CUDA one, name
@@ -38,7 +39,7 @@ for engine in "${@:-sglang vllm}"; do
     install "$name"
     echo "=== $name"
     # the engines warn a lot when they are imported; what they warn of is not ours to fix
-    PYTHONPATH=. SGLANG_USE_CPU_ENGINE=1 VLLM_TARGET_DEVICE=cpu "$home/$name/bin/python" -m pytest -q \
-      -o filterwarnings=default -W ignore -p no:cacheprovider "tests/oracles/test_$name.py"
+    PYTHONPATH=. OMP_NUM_THREADS=1 SGLANG_USE_CPU_ENGINE=1 VLLM_TARGET_DEVICE=cpu "$home/$name/bin/python" -m pytest -q \
+      -n auto -o filterwarnings=default -W ignore -p no:cacheprovider "tests/oracles/test_$name.py"
   done
 done
