@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prefixlint import engines
+from prefixlint.caches.marks import Marks
 from prefixlint.fleet import Limits
 from prefixlint.lives import Visit
-from prefixlint.losses import serve
+from prefixlint.losses import Outcome, serve
 from prefixlint.model import MissCause
 from prefixlint.simulate import Arrival, lookup, misses, run, scaled
 
@@ -252,3 +253,64 @@ def test_requests_that_do_not_overlap_need_no_second_look(drawn, limits, name):
     assert {c: t.tolist() for c, t in found.served.losses.items()} == {
         c: t.tolist() for c, t in expected.served.losses.items()
     }
+
+
+@pytest.mark.parametrize("name", ["sglang", "vllm", "tensorrt-llm", "lmcache"])
+def test_the_host_gives_back_what_the_pool_lost(name):
+    size = 512
+    prompts = [ids((1000 * i, size)) for i in (0, 1, 2, 0, 1, 2)]
+    visits = [Visit("ns", prompt, time=float(i)) for i, prompt in enumerate(prompts)]
+    bare = replay(name, visits, Limits(capacity=600))[1].served
+    tiers = replay(name, visits, Limits(capacity=600, host_capacity=4 * size))[1].served
+    assert bare.cached.sum() == 0
+    assert bare.from_host is None
+    assert (tiers.cached[3:] >= size - 300).all()
+    assert tiers.from_host.tolist() == tiers.cached.tolist()  # the pool itself holds one prompt only
+    small = replay(name, visits, Limits(capacity=600, host_capacity=600))[1].served
+    assert small.cached.sum() == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(visits_, st.integers(6, 60), st.integers(6, 120), st.sampled_from(["sglang", "tensorrt-llm"]))
+def test_two_tiers_give_no_less_than_the_host_and_no_more_than_all(drawn, near, host, name):
+    visits = as_visits(drawn)
+    engine = "sglang" if name == "sglang" else name
+    free = replay(engine, visits)[1].served
+    capacity, host = near * 32, host * 32
+    served = replay(engine, visits, Limits(capacity=capacity, host_capacity=host))[1].served
+    assert (served.cached <= free.cached).all()
+    assert (served.from_host >= 0).all()
+    assert (served.from_host <= served.cached).all()
+    account = [sum(losses(Outcome(served, (), 0), i).values()) + served.cached[i] for i in range(len(visits))]
+    assert account == served.prompt.tolist()
+
+
+def keyed(times, keys):
+    return [
+        Visit("ns", ids((0, 2000), (10_000 + 100 * i, 50)), time=float(t), model="gpt-4o", key=k)
+        for i, (t, k) in enumerate(zip(times, keys, strict=True))
+    ]
+
+
+def test_a_provider_machine_takes_its_rate_and_the_next_one_is_cold():
+    visits = keyed(range(17), [None] * 17)
+    outcome = replay("openai", visits, Limits(spill=True))[1]
+    assert outcome.served.cached.tolist() == [0, *[1920] * 14, 0, 1920]
+    assert losses(outcome, 15)[MissCause.REPLICA] == 2000
+    assert outcome.spilled == 2
+    assert replay("openai", visits)[1].served.cached.tolist() == [0, *[1920] * 16]
+
+
+def test_keys_part_what_one_machine_would_share():
+    visits = keyed(range(4), ["a", "b", "a", "b"])
+    assert replay("openai", visits, Limits(spill=True))[1].served.cached.tolist() == [0, 0, 1920, 1920]
+
+
+def test_what_marks_write_and_for_how_long():
+    prompt = ids((0, 3000))
+    blocks = Marks([1500, 2000, 3000], {0: 3600.0, 2: None})
+    visits = [Visit("ns", prompt, time=float(t), model="claude-sonnet-4-5", marks=blocks) for t in (0, 10, 1000)]
+    served = replay("anthropic", visits, Limits())[1].served
+    assert served.cached.tolist() == [0, 3000, 1500]
+    assert served.written.tolist() == [3000, 0, 1500]
+    assert served.long.tolist() == [1500, 0, 0]

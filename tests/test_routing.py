@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from prefixlint.routing import ROUTES, Passenger, router
+from prefixlint.routing import ROUTES, Passenger, Spill, router
 
 
 def passenger(text="abc", session=None, replica=None, namespace=None):
@@ -74,3 +74,25 @@ def test_every_route_stays_in_range(route):
 def test_an_unknown_route():
     with pytest.raises(ValueError, match="nearest"):
         router("nearest", 2)
+
+
+def spilled(spill, moments, *, key=None, head="head"):
+    return [spill(passenger(head)._replace(key=key, time=float(moment))) for moment in moments]
+
+
+def test_a_provider_sends_what_comes_too_fast_to_further_machines():
+    spill = Spill(3, 4)
+    assert spilled(spill, [0, 1, 2, 3, 4, 5, 6]) == [0, 0, 0, 1, 1, 1, 2]
+    assert spill.spilled == 4
+    assert spilled(spill, [65.9]) == [0]  # only the one at 6 s is of the last minute
+    assert spill.spilled == 4
+
+
+def test_a_key_has_machines_of_its_own_and_a_head_has_not():
+    spill = Spill(1, 4)
+    assert spilled(spill, [0, 0], key="a") == [0, 1]
+    assert spilled(spill, [0, 0], key="b") == [2, 3]
+    # other heads have a rate of their own; on one machine they do not meet
+    assert spilled(spill, [0, 0], key="a", head="tail") == [0, 1]
+    # what stands behind the head does not count
+    assert spilled(spill, [0], key="a", head="tail and more") == [4]

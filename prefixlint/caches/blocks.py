@@ -1,8 +1,9 @@
 """vLLM's automatic prefix caching: a chain of block hashes over a queue of free blocks.
 
 Equal to vllm 0.32.0, v1/core/block_pool.py and kv_cache_manager.py, for one full-attention group, in the hits of every
-request and in the order of the free queue, which tests/oracles compares; 0.33.0 reads the same. Blocks are registered when they are allocated, so that a request finds those of
-one that still runs; a finished request's blocks are freed tail first; those without a hash are used again first.
+request and in the order of the free queue, which tests/oracles compares; 0.33.0 reads the same. Blocks are registered
+when they are allocated, so that a request finds those of one that still runs; a finished request's blocks are freed
+tail first; those without a hash are used again first.
 """
 
 from __future__ import annotations
