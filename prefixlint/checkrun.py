@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,16 +12,14 @@ from typing import Any
 from prefixlint import discover, fix, lint, logchecks, outcomecache, rulebook, sources, suppress
 from prefixlint.discover import Found
 from prefixlint.errors import NoInputError
+from prefixlint.fillers import fillers
 from prefixlint.findings import At, Finding, Fix, Rule
 from prefixlint.lintconfig import LintConfig
 from prefixlint.outcomecache import Kept
 from prefixlint.project import Project
 from prefixlint.prompts import Span
-from prefixlint.sources import Diagnostic, SourceFile, Summary, notebook, python
+from prefixlint.sources import Diagnostic, SourceFile, Summary, notebook
 from prefixlint.summarycache import SummaryCache
-
-CONTEXT_FILES = 200
-"""Files read besides those asked for, because they mention them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +131,7 @@ def _kept(
     found: Found, files: _Files, store: SummaryCache, rules: Mapping[str, Rule], tokens: int, *, changed: bool
 ) -> Kept:
     """Give the outcome of the run before if no file has changed since, else run; `changed` files are never kept."""
-    everything = set(discover.walk(found.root)) | set(found.paths)
+    everything = {*found.project, *found.paths}
     key = outcomecache.key(found.root, everything, found.paths, rules, tokens) if store.open and not changed else None
     row = None if key is None else store.outcome(key)
     if row is not None:
@@ -175,7 +172,8 @@ def _project(found: Found, everything: set[str], files: _Files, store: SummaryCa
         if kind is not None and kind.wanted(file):
             wanted.append(path)
     project = Project(everything, load)
-    for path in _context(found, everything, wanted, files):
+    sources_ = [path for path, left_out in found.project.items() if not left_out]
+    for path in fillers(sources_, found.paths, wanted, files.read):
         project.summary(path)
     return wanted, project
 
@@ -195,35 +193,10 @@ def _logs(found: Found, rules: Mapping[str, Rule]) -> tuple[list[Finding], list[
     return findings, troubles
 
 
-_WORD = re.compile(rb"\w+")
-
-
 def _of(paths: Iterable[str], errors: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Leave out what could not be read of files that were only looked at for what they say about the asked ones."""
     asked = set(paths)
     return [error for error in errors if error.path in asked]
-
-
-def _context(found: Found, everything: Iterable[str], wanted: Sequence[str], files: _Files) -> list[str]:
-    """Give the Python files besides those wanted that may fill their texts.
-
-    A file that names a template of the run does, and one outside the run that holds prompts and names a module of it.
-    """
-    asked = set(found.paths)
-    others = sorted(path for path in set(everything) - set(wanted) if path.endswith(".py"))
-    stems = {path: path.rsplit("/", 1)[-1].split(".", 1)[0].encode() for path in wanted}
-    modules = {stem for path, stem in stems.items() if path.endswith(".py") and len(stem) > 2} - {b"__init__"}
-    templates = {stem for path, stem in stems.items() if not path.endswith(".py") and len(stem) > 2}
-    out: list[str] = []
-    for path in others:
-        data = files.read(path) if len(out) < CONTEXT_FILES and (templates or path not in asked) else None
-        if data is None:
-            continue
-        words = set(_WORD.findall(data))
-        named = not templates.isdisjoint(words)
-        if named or (path not in asked and not modules.isdisjoint(words) and python.wanted(SourceFile(path, data))):
-            out.append(path)
-    return out
 
 
 def _below(findings: Iterable[Finding], paths: Sequence[str]) -> list[Finding]:
@@ -235,6 +208,8 @@ def _below(findings: Iterable[Finding], paths: Sequence[str]) -> list[Finding]:
 def _per_file(
     findings: Iterable[Finding], config: LintConfig, rules: Mapping[str, Rule]
 ) -> tuple[list[Finding], list[Finding]]:
+    if not config.per_file_ignores:
+        return list(findings), []
     import pathspec
 
     patterns = [

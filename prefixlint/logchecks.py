@@ -1,6 +1,7 @@
 """Request logs among the files of a check: which files are logs, and what the log rules find in them.
 
-Logs are streamed, whatever their size; nothing here needs a tokenizer or numpy.
+Logs are streamed, whatever their size; nothing here needs a tokenizer or numpy. Their readers and rules are imported
+for the first file that may be a log: most checks see none.
 """
 
 from __future__ import annotations
@@ -8,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from prefixlint import logrules, logs
 from prefixlint.errors import LogRefusedError, NoInputError
 from prefixlint.findings import At, Finding, Rule
-from prefixlint.logfindings import LogFinding, Where
-from prefixlint.model import Request, Skip
 from prefixlint.prompts import Span
+
+if TYPE_CHECKING:
+    from prefixlint.logfindings import LogFinding, Where
+    from prefixlint.model import Request, Skip
 
 ENDINGS = (".jsonl", ".ndjson", ".log", ".har", ".jsonl.gz", ".ndjson.gz", ".log.gz", ".jsonl.zst", ".ndjson.zst")
 """Endings of files that are looked into; a log is known by its content."""
@@ -26,6 +29,9 @@ def is_log(path: Path) -> bool:
     """Tell by its first records whether a file is a request log."""
     if not path.name.lower().endswith(ENDINGS):
         return False
+    from prefixlint import logs
+    from prefixlint.model import Request
+
     try:
         return any(isinstance(item, Request) for item in islice(logs.read([str(path)]), _SNIFFED))
     except (NoInputError, LogRefusedError, OSError):
@@ -34,6 +40,9 @@ def is_log(path: Path) -> bool:
 
 def examine(path: Path, shown: str, rules: Mapping[str, Rule]) -> Iterator[Finding | Skip]:
     """Give what the rules find in a log that findings name `shown`, and the lines that could not be read."""
+    from prefixlint import logrules, logs
+    from prefixlint.model import Request, Skip
+
     skipped: list[Skip] = []
 
     def requests() -> Iterator[Request]:
