@@ -18,6 +18,7 @@ _COMMANDS = {
     "engine": ("prefixlint.cli_engine", "engine", "An engine's cache facts with their dates and sources, or the list."),
     "explain": ("prefixlint.cli_explain", "explain", "One request: its tokens, its hits, what it should have matched."),
     "diff": ("prefixlint.cli_diff", "diff", "First divergence of two requests, and what differs behind it."),
+    "assert": ("prefixlint.cli_assert", "check_shared", "Fail unless two prompts share a prefix of a stated length."),
     "record": ("prefixlint.cli_record", "record", "Get a log: a recording proxy, or settings for a server."),
 }
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from prefixlint import cliparts, console
-from prefixlint.errors import NoInputError, PrefixlintError, UsageError
-from prefixlint.model import Request, Text
 
 
 @click.command(short_help="First divergence of two requests, and what differs behind it.")
@@ -26,10 +23,10 @@ def diff(earlier: str, later: str, **options: Any) -> None:
     A and B are files that hold one request body (or a plain prompt), or LOG#LINE. Without --model tokens are counted
     with a stand-in tokenizer, which is near enough to compare; the text is compared to the character either way.
     """
-    from prefixlint import pairs, reports
+    from prefixlint import operands, pairs, reports
     from prefixlint.reports import _diff
 
-    one, two = load(earlier), load(later)
+    one, two = operands.load(earlier), operands.load(later)
     redactor = console.redactor(personal=options["redact"])
     counting = None if options["text_only"] else cliparts.prompt_settings(options)
     found = pairs.compare(one, two, counting, redactor=redactor)
@@ -41,29 +38,3 @@ def diff(earlier: str, later: str, **options: Any) -> None:
         )
         shown = _diff.text(found, (earlier, later), look)
     console.emit(shown, options["output"])
-
-
-def load(name: str) -> Request:
-    """Read a request: a file's only (or first) one, `LOG#LINE`, or a file that is a plain prompt."""
-    from prefixlint import logs
-
-    path, mark, number = name.rpartition("#")
-    if mark and number.isdigit() and not Path(name).exists():
-        _exists(path)
-        found = next(iter(logs.fetch([path], [(path, int(number), 0)])), None)
-        if found is None:
-            raise UsageError(f"{path} has no request at line {number}", slug="no-such-line")
-        return found
-    _exists(name)
-    try:
-        requests = [item for item in logs.read([name]) if isinstance(item, Request)]
-    except PrefixlintError:
-        requests = []
-    if requests:
-        return requests[0]
-    return Request(name, 1, Text(Path(name).read_text(encoding="utf-8", errors="replace")), "text")
-
-
-def _exists(path: str) -> None:
-    if not Path(path).is_file():
-        raise NoInputError(f"{path}: no such file", slug="no-input", hint="a file, or LOG#LINE")

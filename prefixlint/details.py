@@ -33,6 +33,19 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
+class Characters:
+    """How much of two requests is equal, in characters of their strings: as a prefix, and behind the divergence.
+
+    `earlier` and `later` are the sizes of the two.
+    """
+
+    shared: int
+    behind: int
+    earlier: int
+    later: int
+
+
+@dataclass(frozen=True, slots=True)
 class Tokens:
     """Where two prompts part, in tokens: `index` of the first that differs (None: the later one only goes on).
 
@@ -79,15 +92,15 @@ class Comparison:
     """Two requests as a prefix cache sees them.
 
     `first` is the first divergence (None where they are equal to a cache), `excerpt` the text around it. `differences`
-    are all of them with what is equal between, in the order of the prompt. `characters` are those shared as a prefix,
-    those of both that are equal behind it, and those of the longer prompt; None for prompts without text.
+    are all of them with what is equal between, in the order of the prompt. `characters` is None for prompts without
+    text.
     `tokens` is None where nothing was tokenized, `verdicts` are then empty; `notes` say why.
     """
 
     first: Difference | None
     excerpt: Excerpt | None
     differences: Sequence[Difference]
-    characters: tuple[int, int, int] | None
+    characters: Characters | None
     grows: bool
     tokens: Tokens | None
     verdicts: Sequence[Verdict]

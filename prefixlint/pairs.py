@@ -12,7 +12,7 @@ from typing import Any
 
 from prefixlint import accounts, alignment, attribute, bodies, engines, fingerprints, logrules, pipeline
 from prefixlint.accounts import Account, Material
-from prefixlint.details import Comparison, Difference, Place, Relation, Tokens, Verdict
+from prefixlint.details import Characters, Comparison, Difference, Place, Relation, Tokens, Verdict
 from prefixlint.errors import ModelError, UsageError
 from prefixlint.logrules import Hit
 from prefixlint.model import BlockHashes, Fingerprint, Messages, Request, Text
@@ -104,8 +104,7 @@ def _excerpt(parted: bodies.Difference | None, redactor: Redactor) -> Excerpt | 
 
 def _characters(
     earlier: Any, later: Any, aligned: Sequence[bodies.Row], parted: bodies.Difference | None
-) -> tuple[int, int, int]:
-    """Count characters: shared as a prefix, equal behind the first divergence, and of the longer prompt."""
+) -> Characters:
     a, b = list(bodies.leaves(earlier)), list(bodies.leaves(later))
     shared = 0 if parted is None else parted.char
     for x, y in zip(a, b, strict=False):
@@ -113,7 +112,7 @@ def _characters(
             break
         shared += len(str(x.value))
     equal = sum(map(alignment.equal, aligned))
-    return shared, max(0, equal - shared), max(alignment.size(a), alignment.size(b))
+    return Characters(shared, max(0, equal - shared), alignment.size(a), alignment.size(b))
 
 
 def _measured(

@@ -6,6 +6,7 @@ thread, and is then some fifty times as fast.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,7 +103,25 @@ class FastTokenizer:
 
 
 def load_slow(source: Path | str) -> Any:
-    """Load the `tokenizers` tokenizer, which neither truncates nor pads; ModelError where it cannot be read."""
+    """Load the `tokenizers` tokenizer, which neither truncates nor pads; ModelError where it cannot be read.
+
+    The last file stays loaded, since tests of prompts ask for the same one again and again.
+    """
+    if isinstance(source, str):
+        return _load_slow(source)
+    try:
+        state = source.stat()
+    except OSError:
+        return _load_slow(source)
+    return _kept(source, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=1)
+def _kept(source: Path, changed: int, size: int) -> Any:  # noqa: ARG001 - a changed file is another one
+    return _load_slow(source)
+
+
+def _load_slow(source: Path | str) -> Any:
     from tokenizers import Tokenizer
 
     try:

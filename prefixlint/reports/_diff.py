@@ -61,7 +61,7 @@ def _token(tokens: Tokens | None) -> str:
 def _shared(found: Comparison) -> str:
     parts = []
     if found.characters is not None:
-        shared, _, total = found.characters
+        shared, total = found.characters.shared, max(found.characters.earlier, found.characters.later)
         share = percent(shared / total if total else None)
         parts.append(f"{shared:,} of {total:,} characters shared as a prefix ({share})" if total else "no text")
     tokens = found.tokens
@@ -73,7 +73,7 @@ def _shared(found: Comparison) -> str:
         )
     text = ", ".join(parts)
     if found.first is not None and not found.grows:
-        behind = [many(found.characters[1], "character")] if found.characters is not None else []
+        behind = [many(found.characters.behind, "character")] if found.characters is not None else []
         behind += [many(tokens.behind, "token")] if tokens is not None else []
         text += f"; equal behind the first divergence, and so computed again: {', '.join(behind)}"
     return text
@@ -139,27 +139,35 @@ def _verdicts(found: Comparison, names: tuple[str, str], style: Style, width: in
 
 
 def as_json(found: Comparison) -> str:
-    """Give the comparison as JSON; `differences` leaves out what is equal, `aligned` has it."""
+    """Give the comparison as JSON."""
+    return dump(plain(found))
+
+
+def plain(found: Comparison) -> dict[str, Any]:
+    """Give the comparison as plain JSON values; `differences` leaves out what is equal, `aligned` has it."""
     changed = [_difference(row) for row in found.differences if row.relation != "equal"]
-    shared, behind, total = found.characters or (None, None, None)
-    return dump(
-        {
-            "schema": "prefixlint.diff/1",
-            "equal": found.first is None,
-            "first": None
-            if found.first is None
-            else {
-                **_difference(found.first),
-                "token": found.tokens.index if found.tokens is not None else None,
-                "excerpt": excerpt(found.excerpt),
-            },
-            "differences": changed,
-            "aligned": [_aligned(row) for row in found.differences],
-            "shared": {"characters": shared, "of": total, "behind": behind, "tokens": _tokens(found.tokens)},
-            "engines": [misses.as_json(verdict) for verdict in found.verdicts],
-            "notes": list(found.notes),
-        }
-    )
+    size = found.characters
+    return {
+        "schema": "prefixlint.diff/1",
+        "equal": found.first is None,
+        "first": None
+        if found.first is None
+        else {
+            **_difference(found.first),
+            "token": found.tokens.index if found.tokens is not None else None,
+            "excerpt": excerpt(found.excerpt),
+        },
+        "differences": changed,
+        "aligned": [_aligned(row) for row in found.differences],
+        "shared": {
+            "characters": None if size is None else size.shared,
+            "of": None if size is None else max(size.earlier, size.later),
+            "behind": None if size is None else size.behind,
+            "tokens": _tokens(found.tokens),
+        },
+        "engines": [misses.as_json(verdict) for verdict in found.verdicts],
+        "notes": list(found.notes),
+    }
 
 
 def excerpt(found: Excerpt | None) -> dict[str, str] | None:

@@ -1,0 +1,72 @@
+"""What can be compared: a file that holds a request or a prompt, a line of a log, a body or a prompt at hand."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from prefixlint import logs
+from prefixlint.errors import NoInputError, PrefixlintError, UsageError
+from prefixlint.model import Request, Text, TokenIds
+
+
+def load(name: str, *, rendered: bool = False) -> Request:
+    """Read a request: a file's only (or first) one, `LOG#LINE`, or a file that is a plain prompt.
+
+    `rendered` says that a plain prompt went through its chat template already, so that nothing is added to it.
+    """
+    path, mark, number = name.rpartition("#")
+    if mark and number.isdigit() and not Path(name).exists():
+        _exists(path)
+        found = next(iter(logs.fetch([path], [(path, int(number), 0)])), None)
+        if found is None:
+            raise UsageError(f"{path} has no request at line {number}", slug="no-such-line")
+        return found
+    _exists(name)
+    try:
+        requests = [item for item in logs.read([name]) if isinstance(item, Request)]
+    except PrefixlintError:
+        requests = []
+    if requests:
+        return requests[0]
+    return Request(name, 1, Text(Path(name).read_text(encoding="utf-8", errors="replace"), rendered), "text")
+
+
+def at_hand(value: Any, name: str) -> Request:
+    """Take a value as a request: a rendered prompt, token ids, a body of any dialect, or a list of messages.
+
+    `name` is what messages call it. UsageError for anything else.
+    """
+    if isinstance(value, str):
+        return Request(name, 1, Text(value, rendered=True), "text")
+    if isinstance(value, Sequence) and value and all(isinstance(item, int) for item in value):
+        return Request(name, 1, TokenIds(tuple(value)), "token-ids")
+    body = {"messages": list(value)} if isinstance(value, Sequence) and not isinstance(value, bytes) else value
+    if not isinstance(body, Mapping):
+        raise UsageError(
+            f"{name} is no prompt: {type(value).__name__}",
+            slug="no-prompt-at-hand",
+            hint="a string, a request body, a list of messages, or token ids",
+        )
+    try:
+        data = json.dumps(dict(body)).encode("utf-8", "surrogatepass")
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{name} is no JSON: {error}", slug="no-prompt-at-hand", hint="a request body") from error
+    try:
+        found = next((item for item in logs.read(["-"], stdin=io.BytesIO(data)) if isinstance(item, Request)), None)
+    except PrefixlintError:
+        found = None
+    if found is None:
+        raise UsageError(
+            f"{name} is no request body that is known", slug="no-prompt-at-hand", hint="messages and model"
+        )
+    return replace(found, path=name)
+
+
+def _exists(path: str) -> None:
+    if not Path(path).is_file():
+        raise NoInputError(f"{path}: no such file", slug="no-input", hint="a file, or LOG#LINE")
