@@ -16,8 +16,8 @@ LIMIT = 200
 _SHORTEST = 3
 """Letters of a name that may lead to another file: shorter ones name anything."""
 
-_FROM = re.compile(rb"from[ \t]+([\w.]+)")
-_IMPORTED = re.compile(rb"import\b[ \t]*(?:\(([^)]*)\)|([^\n(]*))")
+_FROM = re.compile(rb"from[ \t]+([\w.]+)[ \t]+import\b[ \t]*(?:\(([^)]*)\)|([^\n(]*))")
+_IMPORT = re.compile(rb"^[ \t]*import[ \t]+([\w., \t]+)", re.MULTILINE)
 _QUOTED = re.compile(rb"[\"'/\\.]([\w-]{3,80})(?=[\"'.])")
 _WORD = re.compile(rb"\w+")
 
@@ -31,7 +31,7 @@ def fillers(
     run is one, and a file outside the run that holds prompts and imports a module of it. `read` gives a file's bytes,
     None where they cannot be read.
     """
-    modules = {stem for path in wanted if path.endswith(".py") and len(stem := _module(path)) >= _SHORTEST}
+    modules = _tails(path for path in wanted if path.endswith(".py"))
     templates = {stem for path in wanted if not path.endswith(".py") and len(stem := _stem(path)) >= _SHORTEST}
     within = set(asked)
     others = sorted(path for path in set(everything).difference(wanted) if path.endswith(".py"))
@@ -43,7 +43,7 @@ def fillers(
         data = read(path)
         if data is None:
             continue
-        caller = outside and not modules.isdisjoint(_imports(data)) and python.wanted(SourceFile(path, data))
+        caller = outside and not modules.isdisjoint(_imports(data, path)) and python.wanted(SourceFile(path, data))
         if caller or (templates and not templates.isdisjoint(_QUOTED.findall(data))):
             out.append(path)
             if len(out) == LIMIT:
@@ -55,14 +55,32 @@ def _stem(path: str) -> bytes:
     return path.rsplit("/", 1)[-1].split(".", 1)[0].encode(errors="surrogateescape")
 
 
-def _module(path: str) -> bytes:
-    """Give the last part of a module's name: a package's is its folder."""
-    return _stem(path.removesuffix("/__init__.py"))
+def _tails(paths: Iterable[str]) -> set[str]:
+    """Give the names under which modules may be imported: `a.b.c`, `b.c` and `c`, and `/a.b.c` for relative imports."""
+    out: set[str] = set()
+    for path in paths:
+        parts = path.removesuffix("/__init__.py").removesuffix(".py").split("/")
+        out.add("/" + ".".join(parts))
+        out.update(".".join(parts[start:]) for start in range(len(parts)))
+    return out
 
 
-def _imports(data: bytes) -> Iterator[bytes]:
-    """Give the words of a file's import statements."""
-    for module in _FROM.findall(data):
-        yield from module.split(b".")
-    for listed, plain in _IMPORTED.findall(data):
-        yield from _WORD.findall(listed or plain)
+def _imports(data: bytes, path: str) -> Iterator[str]:
+    """Give the dotted names that a file imports, modules and what is taken from them; relative ones begin with `/`."""
+    for plain in _IMPORT.findall(data):
+        for name in plain.split(b","):
+            yield from name.decode().split()[:1]
+    for module, listed, plain in _FROM.findall(data):
+        base = _absolute(module.decode(), path)
+        yield base
+        for name in _WORD.findall(listed or plain):
+            yield f"{base.removesuffix('.')}.{name.decode()}" if base != "/" else f"/{name.decode()}"
+
+
+def _absolute(module: str, path: str) -> str:
+    name = module.lstrip(".")
+    up = len(module) - len(name)
+    if not up:
+        return name
+    folder = path.split("/")[:-up]
+    return "/" + ".".join([*folder, *([name] if name else [])])

@@ -60,7 +60,30 @@ def test_code_that_is_linted_anyway_is_not_given_again():
     ],
 )
 def test_code_outside_the_run_that_imports_a_module_of_it_may_call_it(code):
-    assert filling({"app.py": f"{PROMPT}{code}\n"}, ["pkg/build.py"]) == ["app.py"]
+    assert filling({"src/pkg/app.py": f"{PROMPT}{code}\n"}, ["src/pkg/build.py"]) == ["src/pkg/app.py"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from other import build",
+        "import other.build",
+        "from .sub import build",
+        "from .. import build",
+        "from other.build import x",
+    ],
+)
+def test_a_module_of_the_same_name_elsewhere_is_another(code):
+    assert filling({"src/pkg/app.py": f"{PROMPT}{code}\n"}, ["src/pkg/build.py"]) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["from ..pkg import build", "from ..pkg.build import x", "from ... import src", "from ...src.pkg import build"],
+)
+def test_dots_lead_up(code):
+    found = filling({"src/other/app.py": f"{PROMPT}{code}\n"}, ["src/pkg/build.py", "src/__init__.py"])
+    assert found == ["src/other/app.py"]
 
 
 @pytest.mark.parametrize(
