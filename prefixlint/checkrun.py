@@ -14,6 +14,7 @@ from prefixlint.discover import Found
 from prefixlint.errors import NoInputError
 from prefixlint.fillers import fillers
 from prefixlint.findings import At, Finding, Fix, Rule
+from prefixlint.link import Linked, link
 from prefixlint.lintconfig import LintConfig
 from prefixlint.outcomecache import Kept
 from prefixlint.project import Project
@@ -144,6 +145,18 @@ def _kept(
     if key is not None and not any(error.slug == "check-crashed" for error in kept.outcome.errors):
         store.keep(key, outcomecache.encode(kept))
     return kept
+
+
+def linked(paths: Sequence[str], config: LintConfig, *, root: Path, cache: bool = True) -> Linked:
+    """Give the prompts that files and folders hold, as a check sees them, without judging them."""
+    found = discover.find(root, paths, (*config.exclude, *config.extend_exclude))
+    files = _Files(root)
+    store = SummaryCache(root if cache else None)
+    try:
+        wanted, project = _project(found, {*found.project, *found.paths}, files, store)
+        return link(project, wanted)
+    finally:
+        store.close()
 
 
 def without(result: CheckResult, known: frozenset[str], reason: str) -> CheckResult:
