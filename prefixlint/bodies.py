@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
+from prefixlint.model import Messages, Request, Text
+
 # Parts of a body that reach the prompt, in wire order; a body holds one or two of each row, by its dialect.
 _TOOLS = ("tools", "functions", "toolConfig", "tool_config")
 _SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction")
@@ -164,6 +166,18 @@ def _replaced(ours: list[_Unit], theirs: list[_Unit]) -> Iterator[Row]:
         else:
             yield from (Row(a.path, a.leaves, (), equal=False) for a in ours[i:k])
             yield from (Row(b.path, (), b.leaves, equal=False) for b in theirs[j:m])
+
+
+def body_of(request: Request) -> Any:
+    """Give the body whose text is compared: the logged one, or one made of the prompt; None without text."""
+    content = request.content
+    if not isinstance(content, Messages | Text):
+        return None
+    if isinstance(request.body, dict) and any(True for _ in leaves(request.body)):
+        return request.body
+    if isinstance(content, Messages):
+        return {"tools": list(content.tools), "messages": list(content.messages)}
+    return {"prompt": content.text}
 
 
 def locate(body: Any, rendered: str, offset: int) -> tuple[str, int] | None:

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Read only the first N requests.")
 @click.option("--warmup", default="0", metavar="N|PERCENT", help="Leave the first N requests (or N%) out of the rates.")
 @click.option("--why", default="1000", show_default=True, metavar="N|all", help="Requests to search for causes.")
+@click.option(
+    "--source", multiple=True, metavar="PATH", help="Find the causes in these files and folders (repeatable)."
+)
 @click.option("--fail-under", metavar="PERCENT", help="Exit with 1 where an engine's hit rate is below this.")
 @click.option("--redact", is_flag=True, help="Mask times, ids, addresses and other personal values in what is shown.")
 @click.option("--requests-out", metavar="FILE", help="Write one JSON line for each request.")
@@ -108,6 +111,7 @@ def _options(settings: dict[str, Any]) -> Any:
         by=tuple(key.strip() for key in (settings["by"] or "").split(",") if key.strip()),
         redact=settings["redact"],
         mask_salt=console.mask_salt(),
+        source=settings["source"],
         why=_how_many(settings["why"]),
     )
 

@@ -39,6 +39,23 @@ class Sighting:
 
 
 @dataclass(frozen=True, slots=True)
+class SourcePlace:
+    """The place in a source that wrote what breaks a prefix; line and column are 1-based, columns in characters.
+
+    `expression` is what stands there, `changes` tells a value from text that was edited. `rule` and `fingerprint` are
+    those of the finding that `check` has at this place, None where it has none.
+    """
+
+    path: str
+    line: int
+    column: int
+    expression: str
+    changes: bool
+    rule: str | None = None
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LogFinding:
     """One cause that a log shows. The fields are those of the documented finding; `at` is where the example parts.
 
@@ -63,6 +80,7 @@ class LogFinding:
     tokens_lost: Mapping[str, int] | None = None
     masked_by: str | None = None
     fingerprint: str = ""
+    sources: tuple[SourcePlace, ...] = ()
 
 
 def as_json(finding: LogFinding) -> dict[str, Any]:
@@ -84,19 +102,35 @@ def as_json(finding: LogFinding) -> dict[str, Any]:
         "masked_by": finding.masked_by,
         "fingerprint": finding.fingerprint,
         "related": [
-            {
-                "path": other.path,
-                "line": other.line,
-                "column": 1,
-                "message": f"also here, compared with line {other.other_line}: {other.at_path}, character {other.char}",
-            }
-            for other in finding.examples
+            *(_source(place) for place in finding.sources),
+            *(_example(other) for other in finding.examples),
         ],
         "fix": None,
         "at": {"line": where.line, "other_line": where.other_line, "path": where.at_path, "char": where.char},
         "values": list(finding.values) if finding.values is not None else None,
         "requests": finding.requests,
         "tokens_lost": dict(finding.tokens_lost) if finding.tokens_lost is not None else None,
+    }
+
+
+def _source(place: SourcePlace) -> dict[str, Any]:
+    return {
+        "path": place.path,
+        "line": place.line,
+        "column": place.column,
+        "message": f"{'written' if place.changes else 'this text was written'} by {place.expression}",
+        "expression": place.expression,
+        "rule": place.rule,
+        "fingerprint": place.fingerprint,
+    }
+
+
+def _example(other: Where) -> dict[str, Any]:
+    return {
+        "path": other.path,
+        "line": other.line,
+        "column": 1,
+        "message": f"also here, compared with line {other.other_line}: {other.at_path}, character {other.char}",
     }
 
 

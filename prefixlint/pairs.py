@@ -15,7 +15,7 @@ from prefixlint.accounts import Account, Material
 from prefixlint.details import Characters, Comparison, Difference, Place, Relation, Tokens, Verdict
 from prefixlint.errors import ModelError, UsageError
 from prefixlint.logrules import Hit
-from prefixlint.model import BlockHashes, Fingerprint, Messages, Request, Text
+from prefixlint.model import BlockHashes, Fingerprint, Request
 from prefixlint.redact import Redactor
 from prefixlint.results import Excerpt
 from prefixlint.selection import HASH_ENGINES, TEXT_ENGINES
@@ -30,7 +30,7 @@ def compare(earlier: Request, later: Request, options: pipeline.Options | None, 
 
     UsageError where neither text nor tokens of both requests are known.
     """
-    ours, theirs = body_of(earlier), body_of(later)
+    ours, theirs = bodies.body_of(earlier), bodies.body_of(later)
     tokens, verdicts, notes = (None, [], []) if options is None else _measured(earlier, later, options)
     if ours is None or theirs is None:
         if tokens is None:
@@ -57,18 +57,6 @@ def compare(earlier: Request, later: Request, options: pipeline.Options | None, 
         verdicts=verdicts,
         notes=notes,
     )
-
-
-def body_of(request: Request) -> Any:
-    """Give the body whose text is compared: the logged one, or one made of the prompt; None without text."""
-    content = request.content
-    if not isinstance(content, Messages | Text):
-        return None
-    if isinstance(request.body, dict) and any(True for _ in bodies.leaves(request.body)):
-        return request.body
-    if isinstance(content, Messages):
-        return {"tools": list(content.tools), "messages": list(content.messages)}
-    return {"prompt": content.text}
 
 
 def hits(earlier: Request, later: Request) -> list[Hit]:

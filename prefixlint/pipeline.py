@@ -56,7 +56,7 @@ class Options:
     what the requests run on and cost; `salt` is that of an exported trace. `limits` are those of the caches; `today` is
     the day by which the age of engine facts is told (None: it is not).
     `why` is the number of requests that are searched for causes (0: none, inf: all); `redact` masks personal values in
-    what is shown, by kind, with labels under `mask_salt`.
+    what is shown, by kind, with labels under `mask_salt`. `source` are files and folders to find the causes in.
     """
 
     model: str | None = None
@@ -79,6 +79,7 @@ class Options:
     why: float = CAUSES
     redact: bool = False
     mask_salt: bytes = b""
+    source: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -258,6 +259,7 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
     run.notes += limited.notes
     if watch.on_trace is not None:
         _export(run, rows, options, watch.on_trace, use_blocks=use_blocks)
+    redactor = redact.shown(personal=options.redact, salt=options.mask_salt)
     analysis = summary.build(
         Material(
             bounded=limited,
@@ -275,9 +277,9 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
             warmup=options.warmup,
             again=log.again,
             on_request=watch.on_request,
-            redactor=redact.shown(personal=options.redact, salt=options.mask_salt),
+            redactor=redactor,
             on_account=watch.on_account,
-            findings=_findings(run, order, options, log),
+            findings=_findings(run, order, options, log, redactor),
         )
     )
     study = worth.Study(
@@ -296,10 +298,15 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
         warmup=options.warmup,
         timed=order_name == "time",
     )
-    return worth.add(analysis, study)
+    analysis = worth.add(analysis, study)
+    if options.source:
+        from prefixlint import tosource  # late, since the linter is another program
+
+        analysis = tosource.add(analysis, options.source, log.again, redactor=redactor)
+    return analysis
 
 
-def _findings(run: _Run, order: np.ndarray, options: Options, log: _Log) -> list[LogFinding]:
+def _findings(run: _Run, order: np.ndarray, options: Options, log: _Log, redactor: redact.Redactor) -> list[LogFinding]:
     """Give what the log rules found. They see requests as they are read; where that is not the order of use, again."""
     observer = run.observer
     if observer is None:
@@ -318,7 +325,7 @@ def _findings(run: _Run, order: np.ndarray, options: Options, log: _Log) -> list
                     observer.try_to_see(found[row], row, run.table.family[row])
     if observer.fault is not None:
         run.notes.append(Note("causes-fault", f"no causes are shown: a log rule has a fault ({observer.fault})"))
-    return observer.findings(rulebook.rules(), redact.shown(personal=options.redact, salt=options.mask_salt).text)
+    return observer.findings(rulebook.rules(), redactor.text)
 
 
 def _replay(

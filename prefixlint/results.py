@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from prefixlint.logfindings import LogFinding
 from prefixlint.model import MissCause, Skip
@@ -294,6 +295,15 @@ class Saving:
 
 
 @dataclass(frozen=True, slots=True)
+class StaticFinding:
+    """A finding of `check` in the source, as its JSON, with what this log lost behind it (None: not seen in it)."""
+
+    finding: Mapping[str, Any]
+    tokens_lost: Mapping[str, int] | None
+    requests: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Analysis:
     """The result of `analyze`."""
 
@@ -312,6 +322,7 @@ class Analysis:
     curves: Curves = Curves()
     savings: Sequence[Saving] = ()
     findings: Sequence[LogFinding] = ()
+    source_findings: Sequence[StaticFinding] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from prefixlint.findings import Severity
 from prefixlint.logfindings import LogFinding
-from prefixlint.reports._terminal import Style, columns, count, percent, shorten, visible, wrap
-from prefixlint.results import Analysis
+from prefixlint.reports import Look
+from prefixlint.reports._terminal import Style, columns, count, percent, shorten, table, visible, wrap
+from prefixlint.results import Analysis, StaticFinding
 from prefixlint.wording import many
 
 _SHOWN = 12
@@ -36,6 +37,10 @@ def _cause(finding: LogFinding, result: Analysis, style: Style, width: int) -> l
     text = f"{visible(_without_values(finding))} at {place} (line {where.line}"
     text += f", compared with line {where.other_line})" if where.other_line != where.line else ")"
     lines += wrap(text, width, first=_INDENT, indent=_INDENT)
+    for source in finding.sources:
+        spot = f"{visible(source.path)}:{source.line}:{source.column}"
+        written = "written at" if source.changes else "the text of"
+        lines += wrap(f"{written} {spot}: {visible(source.expression)}", width, first=_INDENT, indent=_INDENT + "  ")
     room = max(8, width - columns(_INDENT) - 10)
     for name, value in zip(("before", "then  "), finding.values or (), strict=False):
         lines.append(f"{_INDENT}  {name} {style.yellow(shorten(visible(value) or '(nothing)', room))}")
@@ -56,3 +61,31 @@ def _cost(finding: LogFinding, result: Analysis) -> str:
 def _without_values(finding: LogFinding) -> str:
     """Give what the finding says, without the values, which stand on lines of their own."""
     return finding.message.split(" (", 1)[0] if finding.values is not None else finding.message.rsplit(", in ", 1)[0]
+
+
+def in_source(result: Analysis, style: Style, look: Look) -> list[str]:
+    """Give the findings of the source with what the log lost behind them; nothing where no source was named."""
+    found = result.source_findings
+    if found is None:
+        return []
+    if not found:
+        return [style.bold("In the source"), "  no finding of prefixlint check"]
+    rows = [("In the source", "finding", "requests", *(engine.engine for engine in result.engines))]
+    shown = found if look.verbose else found[:_SHOWN]
+    rows += [_static(static, result) for static in shown]
+    lines = table(rows, align="<<>" + ">" * len(result.engines), width=look.width, grow=(0, 1), indent=0)
+    lines[0] = style.bold(lines[0])
+    if len(found) > len(shown):
+        lines.append(style.dim(f"and {many(len(found) - len(shown), 'more finding')}; all are in --format json"))
+    text = "tokens computed again behind each place, as far as this log shows; unseen: nothing of it is in this log."
+    return lines + [style.dim(line) for line in wrap(text, look.width)]
+
+
+def _static(static: StaticFinding, result: Analysis) -> tuple[str, ...]:
+    finding = static.finding
+    place = f"{visible(str(finding['path']))}:{finding['line']}:{finding['column']}"
+    name = f"{finding['rule']} {visible(str(finding['excerpt']))}"
+    if static.tokens_lost is None:
+        return place, name, "unseen", *("" for _ in result.engines)
+    lost = static.tokens_lost
+    return place, name, count(static.requests), *(count(lost.get(engine.engine)) for engine in result.engines)

@@ -92,6 +92,9 @@ def as_json(result: Analysis) -> dict[str, Any]:
         "by": list(result.by),
         "groups": [_group(g) for g in result.groups],
         "findings": [as_finding(f) for f in result.findings],
+        "source_findings": None
+        if result.source_findings is None
+        else [dict(static.finding) for static in result.source_findings],
         "what_if": [],
         "curves": worth.curves(result.curves),
         "savings": [worth.saving(s) for s in result.savings],

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from prefixlint.model import MissCause
 from prefixlint.reports import Look
-from prefixlint.reports._causes import causes
+from prefixlint.reports._causes import causes, in_source
 from prefixlint.reports._misses import WORDS
 from prefixlint.reports._terminal import (
     Style,
@@ -56,6 +56,7 @@ def analysis(result: Analysis, look: Look) -> str:
         _likely(result, style, look.width),
         _misses(result, style, look.width),
         causes(result, style, look.width),
+        in_source(result, style, look),
         _groups(result, style, look),
         _families(result, style, look),
         _prefixes(result, style, look),
