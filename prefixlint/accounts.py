@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,6 +96,22 @@ class Pieces:
         if segment not in self._lengths:
             self._lengths[segment] = self.piece(segment).size
         return self._lengths[segment]
+
+
+def arrivals(table: Table, encoder: Encoder, rows: Rows) -> Iterator[simulate.Arrival]:
+    """Give requests of tokens as a replay takes them."""
+    members = rows.tolist()
+    prompts = encoder.sequences(table.prompt_segments(row) for row in members)
+    outputs = encoder.sequences(table.output_segments(row) for row in members)
+    for row, prompt, output in zip(members, prompts, outputs, strict=True):
+        yield simulate.Arrival(row, table.namespace[row], prompt, output[:-1] if table.cut[row] else output)
+
+
+def at_best(served: Served, lost: Counts, *, of_blocks: bool) -> Served:
+    """Give what the engine would serve if nothing that was there had been behind a difference."""
+    if of_blocks:
+        return replace(served, cached=np.minimum(served.cached + lost, served.prompt))
+    return simulate.with_shared(served, served.shared + lost) if lost.any() else served
 
 
 def account(material: Material) -> Account:

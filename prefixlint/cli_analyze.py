@@ -43,6 +43,13 @@ if TYPE_CHECKING:
 @click.option(
     "--source", multiple=True, metavar="PATH", help="Find the causes in these files and folders (repeatable)."
 )
+@click.option(
+    "--what-if",
+    multiple=True,
+    metavar="RULE|all|none",
+    help="Causes whose fix is tried on the log (repeatable) [default: all].",
+)
+@click.option("--write-fixed", metavar="FILE", help="Write the log with these fixes, in its own format.")
 @click.option("--fail-under", metavar="PERCENT", help="Exit with 1 where an engine's hit rate is below this.")
 @click.option("--redact", is_flag=True, help="Mask times, ids, addresses and other personal values in what is shown.")
 @click.option("--requests-out", metavar="FILE", help="Write one JSON line for each request.")
@@ -58,16 +65,23 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
     """
     if not logs:
         raise UsageError("no log was named", slug="no-log", hint="prefixlint analyze LOG... (or - for standard input)")
-    if settings["requests_out"] == "-" and settings["output"] in (None, "-"):
+    elsewhere = [settings[name] for name in ("requests_out", "export", "write_fixed")]
+    if elsewhere.count("-") + (settings["output"] in (None, "-")) > 1:
         raise UsageError("two results on standard output", slug="output-twice", hint="write one to a file with -o FILE")
+    if settings["write_fixed"] is not None and "none" in settings["what_if"]:
+        raise UsageError("--write-fixed without a fix", slug="bad-what-if", hint="leave --what-if none out")
     from prefixlint import pipeline, reports
 
     options = _options(settings)
     threshold = _percent(settings["fail_under"], "--fail-under") if settings["fail_under"] is not None else None
     progress = console.Progress(quiet=settings["quiet"])
     try:
-        with _requests_out(settings["requests_out"]) as on_request, _trace(settings["export"]) as on_trace:
-            watch = pipeline.Watch(on_bytes=progress, on_request=on_request, on_trace=on_trace)
+        with (
+            _requests_out(settings["requests_out"]) as on_request,
+            _trace(settings["export"]) as on_trace,
+            _trace(settings["write_fixed"]) as on_fixed,
+        ):
+            watch = pipeline.Watch(on_bytes=progress, on_request=on_request, on_trace=on_trace, on_fixed=on_fixed)
             result = pipeline.analyze(logs, options, stdin=sys.stdin.buffer, watch=watch)
     finally:
         progress.close()
@@ -113,7 +127,28 @@ def _options(settings: dict[str, Any]) -> Any:
         mask_salt=console.mask_salt(),
         source=settings["source"],
         why=_how_many(settings["why"]),
+        what_if=_tried(settings["what_if"]),
     )
+
+
+def _tried(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Read the rules whose fixes are tried: codes, beginnings of codes, or names."""
+    if not names:
+        return ("all",)
+    if "none" in names:
+        if len(names) > 1:
+            raise UsageError("--what-if none beside others", slug="bad-what-if", hint="give none alone, or rules")
+        return ()
+    from prefixlint import rulebook
+
+    rules = rulebook.rules()
+    known = {name for code, rule in rules.items() for name in (code, rule.name)}
+    for name in names:
+        if name != "all" and not any(one.startswith(name) and (one == name or one[:3] == "PFX") for one in known):
+            raise UsageError(
+                f"there is no rule {name!r} to try", slug="bad-what-if", hint="a code like PFX101, a name, all or none"
+            )
+    return names
 
 
 def _how_many(text: str) -> float:

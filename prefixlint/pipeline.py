@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
 from prefixlint import (
+    accounts,
     bounded,
     counting,
     curves,
     engines,
     export,
+    gains,
     logs,
     redact,
     rulebook,
@@ -22,6 +25,7 @@ from prefixlint import (
     selection,
     simulate,
     summary,
+    waterfalls,
     worth,
 )
 from prefixlint.accounts import Account, Material
@@ -38,6 +42,7 @@ from prefixlint.modelfiles import ModelFiles, resolve
 from prefixlint.results import Analysis, Note, RequestLine
 from prefixlint.table import UNKNOWN, Kind, Table
 from prefixlint.tokens import Encoder
+from prefixlint.whatif._spool import Spool
 from prefixlint.wording import many
 
 _READ_AT_ONCE = 512  # requests that are held while they are put into order
@@ -55,8 +60,9 @@ class Options:
     number of requests, or a share below 1, that rates leave out. `sample` reads only that many requests. `server` says
     what the requests run on and cost; `salt` is that of an exported trace. `limits` are those of the caches; `today` is
     the day by which the age of engine facts is told (None: it is not).
-    `why` is the number of requests that are searched for causes (0: none, inf: all); `redact` masks personal values in
-    what is shown, by kind, with labels under `mask_salt`. `source` are files and folders to find the causes in.
+    `why` is the number of requests that are searched for causes (0: none, inf: all); `what_if` are the rules whose
+    fixes are tried, by code, beginning of a code or name, or `all`; `redact` masks personal values in what is shown, by
+    kind, with labels under `mask_salt`. `source` are files and folders to find the causes in.
     """
 
     model: str | None = None
@@ -77,6 +83,7 @@ class Options:
     limits: Limits = field(default_factory=Limits)
     today: dt.date | None = None
     why: float = CAUSES
+    what_if: Sequence[str] = ("all",)
     redact: bool = False
     mask_salt: bytes = b""
     source: Sequence[str] = ()
@@ -87,13 +94,14 @@ class Watch:
     """Callbacks of a run: bytes read (done, total or None), and the numbers of each request in the order used.
 
     `on_trace` gets the lines of an anonymous trace, see `export`; `on_account` what became of each request and why,
-    with the material that it was made of (see `accounts`).
+    with the material that it was made of (see `accounts`), and `on_fixed` the lines of the log with every fix.
     """
 
     on_bytes: Callable[[int, int | None], None] | None = None
     on_request: Callable[[RequestLine], None] | None = None
     on_trace: Callable[[bytes], None] | None = None
     on_account: Callable[[Material, Account], None] | None = None
+    on_fixed: Callable[[bytes], None] | None = None
 
 
 @dataclass(slots=True)
@@ -104,6 +112,7 @@ class _Run:
     encoder: Encoder
     read: Ingested
     server: savings.Machine
+    ingest: Ingest
     observer: Observer | None = None
     notes: list[Note] = field(default_factory=list)
 
@@ -160,6 +169,8 @@ class _Log(Protocol):
 
     def again(self, wanted: Iterable[tuple[str, int, int]]) -> Iterator[Request]: ...
 
+    def fixed(self, body_of: Callable[[tuple[str, int, int]], Any | None]) -> Iterator[bytes]: ...
+
 
 @dataclass(frozen=True, slots=True)
 class _Files:
@@ -176,6 +187,9 @@ class _Files:
     def again(self, wanted: Iterable[tuple[str, int, int]]) -> Iterator[Request]:
         return logs.fetch(self.paths, wanted, log_format=self.log_format, stdin=self.stdin, index=self.index)
 
+    def fixed(self, body_of: Callable[[tuple[str, int, int]], Any | None]) -> Iterator[bytes]:
+        return logs.rewritten(self.paths, body_of, log_format=self.log_format, stdin=self.stdin, index=self.index)
+
 
 @dataclass(frozen=True, slots=True)
 class _Held:
@@ -190,6 +204,10 @@ class _Held:
     def again(self, wanted: Iterable[tuple[str, int, int]]) -> Iterator[Request]:
         places = set(wanted)
         return (request for request in self.requests if (request.path, request.line, request.part) in places)
+
+    def fixed(self, body_of: Callable[[tuple[str, int, int]], Any | None]) -> Iterator[bytes]:
+        del body_of
+        raise UsageError("requests in memory are no log to be written", slug="not-writable")
 
 
 def _read(
@@ -217,7 +235,7 @@ def _read(
             slug="no-requests",
             hint="--since or --sample may leave everything out" if options.since or options.sample else None,
         )
-    return _Run(files, encoder, read, machine, observer)
+    return _Run(files, encoder, read, machine, replace(ingest, observer=None, keep_ids=False), observer)
 
 
 def _selected(items: Iterable[Request | Skip], options: Options) -> Iterator[Request | Skip]:
@@ -248,40 +266,51 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
     counts = counting.check(table, rows, replay, run.files, blocks=use_blocks, server=bool(options.tokens_from))
     requests = bounded.Log(table, run.encoder, rows, timed=_timed(table, rows, order_name), of_blocks=use_blocks)
     server_pools = savings.pools(run.server, {name: one.engine for name, one in replay.engines.items()}, run.notes)
-    limited = bounded.apply(
-        requests,
-        replay,
-        options.limits,
-        counts.factors,
-        today=options.today,
-        pools={name: pool.tokens for name, pool in server_pools.items()} if run.server.auto else {},
-    )
+    pools = {name: pool.tokens for name, pool in server_pools.items()} if run.server.auto else {}
+    limited = bounded.apply(requests, replay, options.limits, counts.factors, today=options.today, pools=pools)
     run.notes += limited.notes
     if watch.on_trace is not None:
         _export(run, rows, options, watch.on_trace, use_blocks=use_blocks)
     redactor = redact.shown(personal=options.redact, salt=options.mask_salt)
-    analysis = summary.build(
-        Material(
-            bounded=limited,
-            table=table,
-            read=run.read,
-            encoder=run.encoder,
-            stand_in=run.files.stand_in,
-            order=order,
-            order_name=order_name,
-            rows=rows,
-            replay=replay,
-            counts=counts,
-            notes=run.notes,
-            by=options.by,
-            warmup=options.warmup,
-            again=log.again,
-            on_request=watch.on_request,
-            redactor=redactor,
-            on_account=watch.on_account,
-            findings=_findings(run, order, options, log, redactor),
-        )
+    material = Material(
+        bounded=limited,
+        table=table,
+        read=run.read,
+        encoder=run.encoder,
+        stand_in=run.files.stand_in,
+        order=order,
+        order_name=order_name,
+        rows=rows,
+        replay=replay,
+        counts=counts,
+        notes=run.notes,
+        by=options.by,
+        warmup=options.warmup,
+        again=log.again,
+        on_request=watch.on_request,
+        redactor=redactor,
+        on_account=watch.on_account,
+        findings=_findings(run, order, options, log, redactor),
     )
+    run.observer = None  # what it holds of the log is not needed any more
+    account = accounts.account(material)
+    analysis = summary.build(material, account)
+
+    def serve(table: Table, replay: simulate.Replay) -> dict[str, simulate.Served]:
+        found = {}
+        if limited.limits:
+            changed = replace(requests, table=table)
+            found = dict(bounded.apply(changed, replay, options.limits, counts.factors, pools=pools).served)
+        return {name: found.get(name) or simulate.scaled(one, counts.factors) for name, one in replay.engines.items()}
+
+    if rows.size:
+        where = simulate.after_warmup(rows.size, options.warmup)
+        trying = gains.Study(material, account, run.ingest, serve, analysis.findings, where)
+        timed = _timed(table, rows, order_name)
+        if watch.on_fixed is None:
+            analysis = _what_if(trying, analysis, options, timed=timed)
+        else:
+            analysis = _write_fixed(trying, analysis, options, log, watch.on_fixed, timed=timed)
     study = worth.Study(
         server=run.server,
         table=table,
@@ -304,6 +333,46 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
 
         analysis = tosource.add(analysis, options.source, log.again, redactor=redactor)
     return analysis
+
+
+def _what_if(study: gains.Study, analysis: Analysis, options: Options, *, timed: bool) -> Analysis:
+    """Try the fixes of the causes that were found; a fault in a rewrite costs their gains and not the analysis."""
+    try:
+        tried = study.run(*study.plan(lambda finding: _is_wanted(finding, options.what_if)))
+    except Exception as error:
+        if study.keep is not None:
+            raise
+        note = Note("what-if-fault", f"fixes were not tried: a rewrite has a fault ({type(error).__name__})")
+        return replace(analysis, notes=[*analysis.notes, note])
+    done = waterfalls.add(analysis, study.material, study.account, tried, timed=timed)
+    if not tried.unchanged:
+        return done
+    left = many(tried.unchanged, "request")
+    note = Note("what-if-unchanged", f"{left} with a cause stayed as logged: only bodies of an API can be rewritten")
+    return replace(done, notes=[*done.notes, note])
+
+
+def _write_fixed(
+    study: gains.Study,
+    analysis: Analysis,
+    options: Options,
+    log: _Log,
+    write: Callable[[bytes], None],
+    *,
+    timed: bool,
+) -> Analysis:
+    """Try the fixes, and write the log as it is with all of them."""
+    with contextlib.closing(Spool()) as spool:
+        study.keep = spool.put
+        done = _what_if(study, analysis, options, timed=timed)
+        where = {study.material.table.where(row): row for row in spool.rows() if row not in study.unchanged}
+        for line in log.fixed(lambda place: spool.get(where[place]) if place in where else None):
+            write(line)
+    return done
+
+
+def _is_wanted(finding: LogFinding, names: Sequence[str]) -> bool:
+    return any(name == "all" or finding.rule.code.startswith(name) or finding.rule.name == name for name in names)
 
 
 def _findings(run: _Run, order: np.ndarray, options: Options, log: _Log, redactor: redact.Redactor) -> list[LogFinding]:
@@ -336,15 +405,12 @@ def _replay(
         traced = (simulate.BlockArrival(row, table.namespace[row], table.blocks[row]) for row in rows.tolist())
         return simulate.run_blocks(tap.blocks(traced), chosen)
 
-    def arrivals() -> Iterator[simulate.Arrival]:
-        members = rows.tolist()
-        prompts = encoder.sequences(table.prompt_segments(row) for row in members)
-        outputs = encoder.sequences(table.output_segments(row) for row in members)
-        for row, prompt, output in zip(members, prompts, outputs, strict=True):
-            yield simulate.Arrival(row, table.namespace[row], prompt, output[:-1] if table.cut[row] else output)
-
     return simulate.run(
-        arrivals(), chosen, block_size=options.block_size, wider=selection.wider(table), on_stored=tap.stored
+        accounts.arrivals(table, encoder, rows),
+        chosen,
+        block_size=options.block_size,
+        wider=selection.wider(table),
+        on_stored=tap.stored,
     )
 
 

@@ -304,6 +304,69 @@ class StaticFinding:
 
 
 @dataclass(frozen=True, slots=True)
+class WhatIf:
+    """What an engine would serve of the log if advice was followed; caches are limited as they are in `engines`.
+
+    `family` is the id of one family, None for the whole log. `cumulative` says that the fixes listed before for the
+    same engine and family are made as well. `prompt_tokens` are those of the rewritten prompts.
+    """
+
+    fix: str
+    rules: Sequence[str]
+    family: str | None
+    engine: str
+    prompt_tokens: int
+    cached_tokens: int
+    cumulative: bool
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Cached over prompt tokens; None without prompt tokens."""
+        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
+
+
+@dataclass(frozen=True, slots=True)
+class NotTried:
+    """A cause whose fix was not tried, and why."""
+
+    rules: Sequence[str]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of a waterfall: `kind` is reported, gap, logged, fix or ceiling; `name` says which.
+
+    A gap explains a part of what lies between the reported and the logged rate: `tokens` of hits that it cost.
+    """
+
+    kind: str
+    name: str
+    prompt_tokens: int
+    cached_tokens: int
+    tokens: int | None = None
+    rules: Sequence[str] = ()
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Cached over prompt tokens; None without prompt tokens."""
+        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
+
+
+@dataclass(frozen=True, slots=True)
+class Waterfall:
+    """From what a server reported to what no cache can exceed, for one engine; `family` is None for the whole log.
+
+    `lost_tokens` are still computed again after all fixes although an earlier request had them.
+    """
+
+    family: str | None
+    engine: str
+    steps: Sequence[Step]
+    lost_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Analysis:
     """The result of `analyze`."""
 
@@ -323,6 +386,9 @@ class Analysis:
     savings: Sequence[Saving] = ()
     findings: Sequence[LogFinding] = ()
     source_findings: Sequence[StaticFinding] | None = None
+    what_if: Sequence[WhatIf] = ()
+    not_tried: Sequence[NotTried] = ()
+    waterfalls: Sequence[Waterfall] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,9 +50,8 @@ _MISSING_TURNS = 0.2
 _FEW_TURNS = 5
 
 
-def build(material: Material) -> Analysis:
+def build(material: Material, account: Account) -> Analysis:
     """Put the result together."""
-    account = accounts.account(material)
     if material.on_account is not None:
         material.on_account(material, account)
     where = simulate.after_warmup(material.rows.size, material.warmup)
@@ -155,7 +153,7 @@ def _families(material: Material, account: Account, where: slice) -> list[Family
     spots = {number: spots.get(number, [])[:_PLACES] for number in ranked}
     seen = _read_again(material, [p.example for n in ranked[:_WITH_PATHS] for p in spots[n]])
     of_blocks = material.replay.distinct_blocks is not None
-    best = {n: _at_best(s, account.lost, of_blocks=of_blocks) for n, s in account.served.items()}
+    best = {n: accounts.at_best(s, account.lost, of_blocks=of_blocks) for n, s in account.served.items()}
     return [
         Family(
             id=accounts.family_id(material, number),
@@ -169,13 +167,6 @@ def _families(material: Material, account: Account, where: slice) -> list[Family
         )
         for number in ranked
     ]
-
-
-def _at_best(served: Served, lost: Counts, *, of_blocks: bool) -> Served:
-    """Give what the engine would serve if nothing that was there had been behind a difference."""
-    if of_blocks:
-        return replace(served, cached=np.minimum(served.cached + lost, served.prompt))
-    return simulate.with_shared(served, served.shared + lost) if lost.any() else served
 
 
 def _family_model(material: Material, members: Rows) -> str | None:

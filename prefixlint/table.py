@@ -46,6 +46,10 @@ class Names:
             self.values.append(value)
         return known
 
+    def copy(self) -> Names:
+        """Give the same names, to which others can be added."""
+        return Names(list(self.values), dict(self._numbers))
+
 
 def _bytes() -> array[int]:
     return array("b")

@@ -53,9 +53,10 @@ class Match:
 
 @dataclass(slots=True)
 class Tracks:
-    """The conversations seen so far."""
+    """The conversations seen so far; `latest` is the number of the one that the last request added is a turn of."""
 
     memory: int = MEMORY
+    latest: int = 0
     _tracks: OrderedDict[int, Track] = field(default_factory=OrderedDict)
     _by_message: dict[int, list[int]] = field(default_factory=dict)
     _by_edge: dict[tuple[str, str], list[int]] = field(default_factory=dict)
@@ -166,7 +167,7 @@ class Tracks:
 
     def _open(self, view: View, family: int) -> None:
         self._next += 1
-        number = self._next
+        number = self.latest = self._next
         self._tracks[number] = Track(number, view, family)
         self._kept += view.size
         self._index(number, view.messages)
@@ -184,6 +185,7 @@ class Tracks:
         self._index(track.number, [message for message in view.messages if message.key not in known])
         self._kept += view.size - track.view.size
         track.view, track.family, track.turns = view, family, track.turns + 1
+        self.latest = track.number
         self._tracks.move_to_end(track.number)
         self._forget()
 

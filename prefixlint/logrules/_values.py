@@ -137,12 +137,13 @@ _DAY = _any_of("date today day weekday")
 
 def places(earlier: str, later: str) -> list[Place]:
     """Give the differences of two texts in order, at most twelve; equal texts have none."""
-    return list(_places(earlier, later))
+    return [place for place, _, _ in spans(earlier, later)]
 
 
-def _places(earlier: str, later: str) -> Iterator[Place]:
+def spans(earlier: str, later: str, most: int = _PLACES) -> Iterator[tuple[Place, int, int]]:
+    """Give the differences of two texts in order, each with where its values end in the earlier and the later text."""
     i = j = 0
-    for _ in range(_PLACES):
+    for _ in range(most):
         same = _ahead(earlier, i, later, j)
         i, j = i + same, j + same
         if i == len(earlier) and j == len(later):
@@ -151,7 +152,7 @@ def _places(earlier: str, later: str) -> Iterator[Place]:
         i, j = found[1], found[2]
         tail = _ahead(earlier, i, later, j)
         place = found[0]
-        yield Place(place.kind, place.char, place.before, place.after, place.lead, tail)
+        yield Place(place.kind, place.char, place.before, place.after, place.lead, tail), i, j
         if i >= len(earlier) and j >= len(later):
             return
 

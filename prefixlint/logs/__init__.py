@@ -135,6 +135,41 @@ def fetch(
     return _read.fetch(_read.unique(paths), wanted, only, stdin, index)
 
 
+def with_body(request: Request, body: Any) -> Request | None:
+    """Give a request as it would be read with another body; None where its prompt is not all in its body.
+
+    What the log reports of the request's tokens is left out: it is not known of the new one.
+    """
+    from prefixlint.logs import _write
+
+    return _write.with_body(request, body)
+
+
+def rewritable(request: Request) -> bool:
+    """Tell whether the prompt of a request is all in its body, so that another body gives another prompt."""
+    from prefixlint.logs import _write
+
+    return _write.rewritable(request)
+
+
+def rewritten(
+    paths: Iterable[str],
+    body_of: Callable[[tuple[str, int, int]], Any | None],
+    *,
+    log_format: str | None = None,
+    stdin: BinaryIO | None = None,
+    index: Index,
+) -> Iterator[bytes]:
+    """Write logs again, line by line in their own format, with other bodies where `body_of` (path, line, part) has one.
+
+    Raises UsageError, which names the format, where a body cannot be written back.
+    """
+    from prefixlint.logs import _detect, _read, _write
+
+    only = None if log_format is None else _detect.named(log_format)
+    return _write.lines(_read.records(_read.unique(paths), only, stdin, index), body_of)
+
+
 def new_index() -> Index:
     """Give an empty index for `read` to fill and `fetch` to use; `close()` gives its disk space back."""
     from prefixlint.logs import _read

@@ -10,6 +10,7 @@ import orjson
 
 from prefixlint.logfindings import as_json as as_finding
 from prefixlint.reports import Look
+from prefixlint.reports import _whatif as whatif
 from prefixlint.reports import _worth as worth
 from prefixlint.results import (
     Analysis,
@@ -95,7 +96,7 @@ def as_json(result: Analysis) -> dict[str, Any]:
         "source_findings": None
         if result.source_findings is None
         else [dict(static.finding) for static in result.source_findings],
-        "what_if": [],
+        **whatif.as_json(result),
         "curves": worth.curves(result.curves),
         "savings": [worth.saving(s) for s in result.savings],
     }

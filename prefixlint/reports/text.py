@@ -22,6 +22,7 @@ from prefixlint.reports._terminal import (
     visible,
     wrap,
 )
+from prefixlint.reports._whatif import gains, waterfall
 from prefixlint.reports._worth import memory, worth
 from prefixlint.results import (
     LOGGED_IDS,
@@ -57,6 +58,8 @@ def analysis(result: Analysis, look: Look) -> str:
         _misses(result, style, look.width),
         causes(result, style, look.width),
         in_source(result, style, look),
+        gains(result, style, look.width),
+        waterfall(result, style, look),
         _groups(result, style, look),
         _families(result, style, look),
         _prefixes(result, style, look),

@@ -1,0 +1,326 @@
+"""What following advice gives: requests are rewritten, rendered, tokenized and replayed, fix by fix and all together.
+
+Only requests of families that show a cause are read again, in the order of use. A family whose fixes are all tried
+alone and together is rewritten that many times in one pass; what fixes of different families give is added up, so a
+replay tries one fix in every family at once. All fixes together are replayed as they are: that number is exact.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefixlint import accounts, logs, simulate, whatif
+from prefixlint.accounts import Account, Material
+from prefixlint.ingest import Ingest
+from prefixlint.logfindings import LogFinding
+from prefixlint.model import Request
+from prefixlint.results import NotTried
+from prefixlint.simulate import Replay, Served
+from prefixlint.table import Kind, Table
+from prefixlint.whatif._rewriter import Choice, Rewriter
+
+_READ_AT_ONCE = 256  # requests that are held while they are put into order
+_STEPWISE = 4  # fixes of one family that are tried in every order of the best; more are taken in the order of their own
+
+NOTHING: Choice = frozenset()
+
+Counts = NDArray[np.int64]
+Variants = dict[tuple[Choice, int], tuple[Table, int]]
+"""Rewritten prompts: the table and row that hold what a request says with a choice of its family's fixes."""
+Serve = Callable[[Table, Replay], Mapping[str, Served]]
+"""What engines serve of a replay with the limits that hold, their counts as they are reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Prompt and cached tokens of one engine."""
+
+    prompt: int
+    cached: int
+
+    def __add__(self, other: Tokens) -> Tokens:
+        """Add up."""
+        return Tokens(self.prompt + other.prompt, self.cached + other.cached)
+
+    def __sub__(self, other: Tokens) -> Tokens:
+        """Give the difference."""
+        return Tokens(self.prompt - other.prompt, self.cached - other.cached)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A replay of a log in which families have some of their fixes: what engines serve without and with limits."""
+
+    table: Table
+    replay: Replay
+    free: Mapping[str, Served]
+    limited: Mapping[str, Served]
+
+
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """What was tried.
+
+    `order` are the fixes from the one that gains most, each after those before it. `base` is the log as it is, `final`
+    with all fixes, `account` says what becomes of its tokens. `tokens` gives what an engine serves of a family (or of
+    all, None) with some fixes, without limits or with them.
+    """
+
+    fixes: Sequence[whatif.Fix]
+    not_tried: Sequence[NotTried]
+    order: Sequence[int]
+    base: Trial
+    final: Trial
+    account: Account
+    free: Cells
+    limited: Cells
+    where: slice
+    unchanged: int
+    """Requests of families with a fix that could not be rewritten."""
+
+    def exact(self, served: Served) -> Tokens:
+        """Give the tokens of a replay of the whole log, without the warm-up."""
+        return Tokens(int(served.prompt[self.where].sum()), int(served.cached[self.where].sum()))
+
+
+@dataclass(slots=True)
+class Cells:
+    """Tokens by engine, family and choice of the family's fixes."""
+
+    families: Mapping[int, frozenset[int]]
+    cells: dict[tuple[str, int, Choice], Tokens] = field(default_factory=dict)
+
+    def knows(self, family: int, choice: Choice) -> bool:
+        """Tell whether a choice was tried in a family."""
+        return any((engine, family, choice & self.families[family]) in self.cells for engine, _, _ in self.cells)
+
+    def of(self, engine: str, family: int, choice: Choice) -> Tokens:
+        """Give what an engine serves of a family if these fixes are made, those of other families left out."""
+        return self.cells[engine, family, choice & self.families.get(family, frozenset())]
+
+    def all(self, engine: str, choice: Choice) -> Tokens:
+        """Give the sum over families."""
+        total = Tokens(0, 0)
+        for family in {family for name, family, _ in self.cells if name == engine}:
+            total += self.of(engine, family, choice)
+        return total
+
+
+@dataclass(slots=True)
+class Study:
+    """A log that was analysed, and what is needed to try fixes on it."""
+
+    material: Material
+    account: Account
+    ingest: Ingest
+    serve: Serve
+    findings: Sequence[LogFinding]
+    where: slice = field(default_factory=lambda: slice(None))
+    keep: Callable[[int, Any], None] | None = None
+    """Is handed the bodies that requests have with all fixes, by their rows."""
+    unchanged: set[int] = field(default_factory=set)
+
+    def plan(self, wanted: Callable[[LogFinding], bool]) -> tuple[list[whatif.Fix], list[NotTried]]:
+        """Find out what can be done about the causes that are wanted."""
+        chosen = [finding for finding in self.findings if wanted(finding)]
+        family = self.material.table.family
+
+        def pairs(findings: Sequence[LogFinding], codes: frozenset[str]) -> Iterator[whatif.Example]:
+            return whatif.examples(findings, codes, self._requests, lambda row: family[row])
+
+        fixes, refused = whatif.plan(chosen, pairs)
+        return fixes, [NotTried(tuple(sorted(one.codes)), one.reason) for one in refused]
+
+    def _requests(self, rows: Iterable[int]) -> dict[int, Request]:
+        table = self.material.table
+        places = {table.where(row): row for row in rows}
+        return {places[r.path, r.line, r.part]: r for r in self.material.again(places)} if places else {}
+
+    def run(self, fixes: Sequence[whatif.Fix], not_tried: Sequence[NotTried]) -> Gains:
+        """Try the fixes, alone and one after the other."""
+        material = self.material
+        held = frozenset(material.table.family[row] for row in material.rows.tolist())
+        families: dict[int, Choice] = {
+            family: frozenset(n for n, fix in enumerate(fixes) if family in fix.families) for family in sorted(held)
+        }
+        every = frozenset(range(len(fixes)))
+        free, limited = Cells(families), Cells(families)
+        base = Trial(
+            material.table,
+            material.replay,
+            {n: simulate.scaled(s, material.counts.factors) for n, s in material.replay.engines.items()},
+            self.serve(material.table, material.replay),
+        )
+        self._note(base, dict.fromkeys(families, NOTHING), free, limited)
+        layers = _layers(families)
+        variants = self._variants(fixes, families, layers, free)
+        final = base
+        for layer in layers:
+            trial = self._trial(variants, layer)
+            self._note(trial, layer, free, limited)
+            if all(layer[family] == own for family, own in families.items()):
+                final = trial
+        engine = next(iter(base.free))
+        order: list[int] = []
+        while len(order) < len(fixes):
+            done = frozenset(order)
+            left = sorted(every - done)
+            if max(map(len, families.values())) > _STEPWISE:
+                left = [max(left, key=lambda n: (free.all(engine, frozenset((n,))).cached, -n))]
+            missing = _missing(families, free, done, left)
+            if missing:
+                variants |= self._variants(fixes, families, missing, free)
+                for layer in missing:
+                    self._note(self._trial(variants, layer), layer, free, limited)
+            order.append(max(left, key=lambda n: (free.all(engine, done | {n}).cached, -n)))
+        account = self.account
+        if fixes:
+            unlimited = replace(material.bounded, served={}, limits={})
+            account = accounts.account(replace(material, table=final.table, replay=final.replay, bounded=unlimited))
+        return Gains(fixes, not_tried, order, base, final, account, free, limited, self.where, len(self.unchanged))
+
+    def _note(self, trial: Trial, layer: Mapping[int, Choice], free: Cells, limited: Cells) -> None:
+        """Sum up a trial by family."""
+        numbers = np.frombuffer(self.material.table.family, np.int32)[self.material.rows]
+        counted = numbers[self.where]
+        for table, served in ((free, trial.free), (limited, trial.limited)):
+            for name, one in served.items():
+                prompts = np.bincount(counted, one.prompt[self.where])
+                cached = np.bincount(counted, one.cached[self.where])
+                for family, choice in layer.items():
+                    held = family < prompts.size
+                    table.cells[name, family, choice] = Tokens(
+                        int(prompts[family]) if held else 0, int(cached[family]) if held else 0
+                    )
+
+    def _variants(
+        self,
+        fixes: Sequence[whatif.Fix],
+        families: Mapping[int, Choice],
+        layers: Sequence[Mapping[int, Choice]],
+        known: Cells,
+    ) -> Variants:
+        """Rewrite and tokenize the requests of families with a fix, once for each choice in the layers that is new."""
+        wanted = {
+            f: choices
+            for f in families
+            if (choices := {layer[f] for layer in layers if layer[f] and not known.knows(f, layer[f])})
+        }
+        choices = {choice for of_family in wanted.values() for choice in of_family}
+        rewriter = Rewriter(fixes, choices)
+        places: list[tuple[Choice, int]] = []
+
+        def rewritten() -> Iterator[Request]:
+            for row, request in self._in_order(set(wanted)):
+                family = self.material.table.family[row]
+                for choice, body in rewriter.rewrite(request, row, family, wanted[family]):
+                    if body is request.body:
+                        continue
+                    again = logs.with_body(request, body)
+                    if again is not None:
+                        places.append((choice, row))
+                        if self.keep is not None and choice == families[family]:
+                            self.keep(row, body)
+                        yield again
+
+        table = self.ingest.run(rewritten()).table if choices else Table()
+        found: Variants = {}
+        for number, (choice, row) in enumerate(places):
+            if table.kind[number] == Kind.TOKENS:
+                found[choice, row] = table, number
+            else:
+                self.unchanged.add(row)
+        return found
+
+    def _in_order(self, families: set[int]) -> Iterator[tuple[int, Request]]:
+        """Read the requests of some families again, in the order of use."""
+        table = self.material.table
+        rows = [row for row in self.material.rows.tolist() if table.family[row] in families]
+        able: dict[str, bool] = {}
+        for start in range(0, len(rows), _READ_AT_ONCE):
+            batch = rows[start : start + _READ_AT_ONCE]
+            found = self._requests(batch)
+            for row in batch:
+                request = found.get(row)
+                if request is None or not isinstance(request.body, dict):
+                    self.unchanged.add(row)
+                    continue
+                if request.format not in able:
+                    able[request.format] = logs.rewritable(request)
+                if able[request.format]:
+                    yield row, request
+                else:
+                    self.unchanged.add(row)
+
+    def _trial(
+        self,
+        variants: Variants,
+        layer: Mapping[int, Choice],
+    ) -> Trial:
+        material = self.material
+        table = _merged(material.table, variants, layer)
+        engines = [served.engine for served in material.replay.engines.values()]
+        replay = simulate.run(accounts.arrivals(table, material.encoder, material.rows), engines)
+        free = {name: simulate.scaled(served, material.counts.factors) for name, served in replay.engines.items()}
+        return Trial(table, replay, free, self.serve(table, replay))
+
+
+def _layers(families: Mapping[int, Choice]) -> list[dict[int, Choice]]:
+    """Give what to replay: one fix in every family, then the next one, and all of them."""
+    most = max((len(own) for own in families.values()), default=0)
+    layers = [
+        {f: frozenset((sorted(own)[min(n, len(own) - 1)],)) if own else own for f, own in families.items()}
+        for n in range(most)
+    ]
+    if most > 1:
+        layers.append(dict(families))
+    return layers
+
+
+def _missing(
+    families: Mapping[int, Choice], known: Cells, done: Choice, left: Sequence[int]
+) -> list[dict[int, Choice]]:
+    """Give what else has to be replayed to tell which fix is the best one after those that are made.
+
+    Families with many fixes are not searched: there the next one is taken by what it gives alone.
+    """
+    layers = [{f: (done | {n}) & own for f, own in families.items()} for n in left]
+    return [layer for layer in layers if any(not known.knows(family, choice) for family, choice in layer.items())]
+
+
+def _merged(table: Table, variants: Variants, layer: Mapping[int, Choice]) -> Table:
+    """Give a table in which the prompts of rewritten requests stand for those that were logged."""
+    segments, ends, outputs, output_ends = array("I"), array("q"), array("I"), array("q")
+    namespace, cut, marks = array("i", table.namespace), array("b", table.cut), dict(table.marks)
+    namespaces = table.namespaces.copy()
+    for row in range(len(table)):
+        held, number = table, row
+        variant = variants.get((layer.get(table.family[row], frozenset()), row))
+        if variant is not None:
+            held, number = variant
+            namespace[row] = namespaces.number(held.namespaces.values[held.namespace[number]])
+            cut[row] = held.cut[number]
+            marks.pop(row, None)
+            if number in held.marks:
+                marks[row] = held.marks[number]
+        segments.frombytes(held.prompt_segments(number).tobytes())
+        outputs.frombytes(held.output_segments(number).tobytes())
+        ends.append(len(segments))
+        output_ends.append(len(outputs))
+    return replace(
+        table,
+        segments=segments,
+        ends=ends,
+        outputs=outputs,
+        output_ends=output_ends,
+        namespace=namespace,
+        namespaces=namespaces,
+        cut=cut,
+        marks=marks,
+    )

@@ -1,0 +1,170 @@
+"""Requests with other bodies: as a log would have them, and as its records are written.
+
+A body stands somewhere inside a record, as an object or as JSON in a string; it is found there by what it is, so that
+no format has to know how it is written. What cannot be read again as it was meant is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from prefixlint.errors import UsageError
+from prefixlint.logs import Record, _detect
+from prefixlint.logs._parse import maybe
+from prefixlint.logs._records import Raw
+from prefixlint.model import Request, Skip
+
+_USAGE = frozenset({"usage", "usageMetadata", "usage_metadata", "timings", "token_usage", "tokenUsage"})
+_KEYS = ("cache_salt", "prompt_cache_key")  # what separates caches and stands in a body
+_DEPTH = 8
+
+
+def with_body(request: Request, body: Any) -> Request | None:
+    """Give a request as it would be read with another body; None where its format needs more than the body.
+
+    What the log reports of the request's tokens is left out: it is not known of the new one.
+    """
+    changed = _read(request, body)
+    if changed is None:
+        return None
+    keyed = any(body.get(key) != request.body.get(key) for key in _KEYS)
+    namespace = _namespace(request, changed) if keyed else request.namespace
+    return replace(request, content=changed.content, params=changed.params, namespace=namespace, usage=None, body=body)
+
+
+def _read(request: Request, body: Any) -> Request | None:
+    """Read a body with the reader of its request's format, or with that of the dialect it is in."""
+    record = Record(request.path, request.line, "json", body, body, {}, request.part)
+    form = _detect.named(request.format)
+    found = None
+    if getattr(form, "BODY", False):
+        found = form.reader().feed(record)
+    items = list(found) if found is not None else _detect.in_dialect(record, body)
+    return next((item for item in items if isinstance(item, Request)), None)
+
+
+def _namespace(old: Request, new: Request) -> tuple[str, ...]:
+    """Give the parts that separate caches: those that stand in the body are the new one's."""
+    before = _read(old, old.body)
+    own = before.namespace if before is not None else ()
+    return tuple(part for part in old.namespace if part not in own) + new.namespace
+
+
+def rewritable(request: Request) -> bool:
+    """Tell whether the prompt of a request is all in its body, so that another body gives another prompt."""
+    again = with_body(request, request.body) if isinstance(request.body, dict) else None
+    return again is not None and again.content == request.content
+
+
+def replaced(value: Any, old: Any, new: Any) -> Any | None:
+    """Give a record's value with another body in it; None where the old one is not found in it."""
+    if isinstance(new, dict):
+        new = {key: item for key, item in new.items() if key not in _USAGE}
+    found = _replaced(value, old, new, _DEPTH)
+    return None if found is None else _without_usage(found, new)
+
+
+def _replaced(value: Any, old: Any, new: Any, depth: int) -> Any | None:
+    if value is old or value == old:
+        return new
+    if depth == 0:
+        return None
+    if isinstance(value, str):
+        inner = maybe(value)
+        if inner is value or not isinstance(inner, dict | list):
+            return None
+        found = _replaced(inner, old, new, depth - 1)
+        return None if found is None else orjson.dumps(found).decode()
+    items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        if isinstance(item, dict | list) or (isinstance(item, str) and item[:1] in ("{", "[")):
+            found = _replaced(item, old, new, depth - 1)
+            if found is not None:
+                if isinstance(value, dict):
+                    return {**value, key: found}
+                return [*value[:key], found, *value[key + 1 :]]
+    return _spread(value, old, new) if isinstance(value, dict) and isinstance(old, dict) else None
+
+
+def _spread(value: dict[str, Any], old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any] | None:
+    """Replace a body whose columns are JSON in strings."""
+    if not old or any(item not in (value.get(key), maybe(value.get(key))) for key, item in old.items()):
+        return None
+    changed = dict(value)
+    for key, item in new.items():
+        if item != old.get(key):
+            changed[key] = (
+                orjson.dumps(item).decode() if isinstance(value.get(key), str) and not isinstance(item, str) else item
+            )
+    return changed
+
+
+def _without_usage(value: Any, body: Any) -> Any:
+    """Take out what a log reports of tokens around the body: it is not true of the new prompt."""
+    if value is body:
+        return value
+    if isinstance(value, dict):
+        return {key: _without_usage(item, body) for key, item in value.items() if key not in _USAGE}
+    if isinstance(value, list):
+        return [_without_usage(item, body) for item in value]
+    return value
+
+
+def lines(
+    records: Iterable[tuple[str, Raw, list[Request | Skip]]], body_of: Callable[[tuple[str, int, int]], Any | None]
+) -> Iterator[bytes]:
+    """Write a log again in its own format, a JSON value a line; `body_of` gives new bodies by path, line and part.
+
+    UsageError where a body that is to be replaced cannot be written back as its format has it.
+    """
+    for path, record, found in records:
+        changes = [
+            (request, new)
+            for request in found
+            if isinstance(request, Request) and (new := body_of((request.path, request.line, request.part))) is not None
+        ]
+        if record.kind != "json" or record.offset < 0:
+            raise _refused(path, record.line, found, "only JSON lines can be written back")
+        value = record.value
+        for request, new in changes:
+            value = replaced(value, request.body, new)
+            if value is None:
+                raise _refused(path, record.line, found, "its request body does not stand in the record as it was sent")
+        if changes:
+            _check(path, record, value, changes)
+        yield _dumps(value)
+
+
+def _check(path: str, record: Raw, value: Any, changes: Sequence[tuple[Request, Any]]) -> None:
+    """Refuse a record that is not read as it was meant."""
+    dispatcher = _detect.Dispatcher(path, "json", None, plain=False)
+    again = {
+        (item.line, item.part): item
+        for item in dispatcher.feed(record._replace(value=value))
+        if isinstance(item, Request)
+    }
+    for request, body in changes:
+        meant, read = with_body(request, body), again.get((request.line, request.part))
+        if meant is None or read is None or read.content != meant.content or read.format != request.format:
+            raise _refused(path, record.line, [request], "it would be read as another request")
+
+
+def _refused(path: str, line: int, found: Iterable[Request | Skip], why: str) -> UsageError:
+    name = next((item.format for item in found if isinstance(item, Request)), "unknown")
+    return UsageError(
+        f"{path}, line {line}: requests of the format {name} cannot be written back: {why}",
+        slug="not-writable",
+        hint="--what-if shows what fixes give without writing a log",
+    )
+
+
+def _dumps(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:  # lone surrogates, numbers beyond 64 bits
+        return json.dumps(value, ensure_ascii=True).encode() + b"\n"

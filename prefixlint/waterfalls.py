@@ -1,0 +1,127 @@
+"""From what was tried to what is shown: the gain of each fix, and the way from the reported rate to the ceiling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefixlint import gaps, simulate
+from prefixlint.accounts import Account, Material, at_best, family_id
+from prefixlint.gains import Gains
+from prefixlint.model import MissCause
+from prefixlint.results import Analysis, Step, Waterfall, WhatIf
+from prefixlint.simulate import Served
+from prefixlint.table import by_value
+
+Counts = NDArray[np.int64]
+Rows = NDArray[np.intp]
+
+_ALL = "all together"
+
+
+@dataclass(frozen=True, slots=True)
+class _Engine:
+    """What one engine serves: of the log as it is, of what is best with all fixes, and what the log reports."""
+
+    name: str
+    free: Served
+    best: Served
+    told: gaps.Told | None
+
+
+def add(result: Analysis, material: Material, account: Account, tried: Gains, *, timed: bool) -> Analysis:
+    """Give the result with what fixes give, for the whole log and for each family that it shows."""
+    numbers = np.frombuffer(material.table.family, np.int32)[material.rows]
+    counted = np.zeros(numbers.size, bool)
+    counted[simulate.after_warmup(numbers.size, material.warmup)] = True
+    ids = {family_id(material, number): number for number in np.unique(numbers).tolist()}
+    members = {number: mine[counted[mine]] for number, mine in by_value(numbers).items()}
+    scopes: dict[str | None, tuple[int | None, Rows]] = {None: (None, np.flatnonzero(counted))}
+    scopes |= {f.id: (ids[f.id], members[ids[f.id]]) for f in result.families}
+    of_blocks = material.replay.distinct_blocks is not None
+    waterfalls = []
+    for name, free in tried.base.free.items():
+        best = at_best(tried.final.free[name], tried.account.lost, of_blocks=of_blocks)
+        losses = _losses(material, account, name)
+        told = gaps.told(material.table, material.rows, free, losses, timed=timed)
+        engine = _Engine(name, free, best, told)
+        for scope, (family, where) in scopes.items():
+            lost = int(tried.account.lost[where].sum())
+            waterfalls.append(Waterfall(scope, name, tuple(_steps(engine, tried, family, where)), lost))
+    return replace(
+        result,
+        what_if=tuple(_rows(tried, {number: key for key, number in ids.items()})),
+        not_tried=tuple(tried.not_tried),
+        waterfalls=tuple(waterfalls),
+    )
+
+
+def _losses(material: Material, account: Account, name: str) -> Mapping[MissCause, Counts] | None:
+    return account.misses[name] if name in material.bounded.served else None
+
+
+def _rows(tried: Gains, ids: Mapping[int, str]) -> Iterator[WhatIf]:
+    """Give each fix alone, then one after the other, for the whole log; then one after the other for each family."""
+    for engine in tried.base.limited:
+        for number in tried.order:
+            yield _row(tried, engine, None, frozenset((number,)), number, cumulative=False)
+        done: frozenset[int] = frozenset()
+        for number in tried.order:
+            done |= {number}
+            yield _row(tried, engine, None, done, number, cumulative=True)
+    for family, own in tried.limited.families.items():
+        for engine in tried.base.limited:
+            done = frozenset()
+            for number in (n for n in tried.order if n in own):
+                done |= {number}
+                yield _row(tried, engine, family, done, number, cumulative=True, key=ids[family])
+
+
+def _row(
+    tried: Gains,
+    engine: str,
+    family: int | None,
+    choice: frozenset[int],
+    number: int,
+    *,
+    cumulative: bool,
+    key: str | None = None,
+) -> WhatIf:
+    fix = tried.fixes[number]
+    tokens = tried.limited.all(engine, choice) if family is None else tried.limited.of(engine, family, choice)
+    if family is None and len(choice) == len(tried.fixes):
+        tokens = tried.exact(tried.final.limited[engine])
+    return WhatIf(fix.advice, tuple(sorted(fix.codes)), key, engine, tokens.prompt, tokens.cached, cumulative)
+
+
+def _steps(engine: _Engine, tried: Gains, family: int | None, where: Rows) -> Iterator[Step]:
+    told = engine.told
+    if told is not None and told.known[where].any():
+        yield Step("reported", _reported(told, where), int(told.prompt[where].sum()), int(told.cached[where].sum()))
+        cached = int(told.cached[where].sum())
+        for gap in told.gaps:
+            lost = int(gap.tokens[where].sum())
+            if lost:
+                cached += lost
+                yield Step("gap", gap.name, int(told.prompt[where].sum()), cached, lost)
+    prompt, served = int(engine.free.prompt[where].sum()), int(engine.free.cached[where].sum())
+    yield Step("logged", "as logged, unlimited cache", prompt, served)
+    done: frozenset[int] = frozenset()
+    own = tried.free.families.get(family, frozenset()) if family is not None else frozenset(tried.order)
+    for number in (n for n in tried.order if n in own):
+        done |= {number}
+        fix = tried.fixes[number]
+        tokens = tried.free.all(engine.name, done) if family is None else tried.free.of(engine.name, family, done)
+        if family is None and len(done) == len(tried.fixes):
+            tokens = tried.exact(tried.final.free[engine.name])
+        yield Step("fix", fix.name, tokens.prompt, tokens.cached, rules=tuple(sorted(fix.codes)))
+    prompt, served = int(engine.best.prompt[where].sum()), int(engine.best.cached[where].sum())
+    yield Step("ceiling", "only what is truly new is computed", prompt, served)
+
+
+def _reported(told: gaps.Told, where: Rows) -> str:
+    known = int(told.known[where].sum())
+    return "reported" if known == where.size else f"reported by {known:,} of {where.size:,} requests"

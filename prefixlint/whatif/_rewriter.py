@@ -1,0 +1,97 @@
+"""Requests in the order of use in, rewritten bodies out: for each choice of fixes that is asked for."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from prefixlint.logrules import _heads
+from prefixlint.logrules._tracks import Tracks
+from prefixlint.logrules._view import View, view
+from prefixlint.model import Request
+from prefixlint.whatif import Fix, Part
+from prefixlint.whatif._stored import follow
+from prefixlint.whatif._turn import Talk, Turn
+
+_MEMORY = 24_000_000  # characters of the latest turns of conversations that are kept
+_TALKS = 8_192  # conversations whose sent messages are kept
+
+Choice = frozenset[int]
+"""Fixes, by their numbers in a plan."""
+
+
+@dataclass(slots=True)
+class _Choice:
+    """One choice of fixes: what applies to each family, and the conversations as it has them."""
+
+    fixes: Sequence[Fix]
+    talks: OrderedDict[int, Talk] = field(default_factory=OrderedDict)
+    _parts: dict[int, tuple[list[Part], frozenset[str]]] = field(default_factory=dict)
+
+    def parts(self, family: int) -> tuple[list[Part], frozenset[str]]:
+        """Give what is done to the requests of a family, and the rules whose changes of history are undone."""
+        if family not in self._parts:
+            found = [part for fix in self.fixes if family in fix.families for part in fix.parts]
+            codes = frozenset[str]().union(*(part.HISTORY for part in found))
+            self._parts[family] = found, codes
+        return self._parts[family]
+
+    def keep(self, number: int, talk: Talk) -> None:
+        self.talks[number] = talk
+        self.talks.move_to_end(number)
+        if len(self.talks) > _TALKS:
+            self.talks.popitem(last=False)
+
+
+@dataclass(slots=True)
+class Rewriter:
+    """Rewrites the requests of a log in the order of use.
+
+    `choices` are the sets of fixes that are tried; each has its own conversations, so one pass serves them all.
+    """
+
+    fixes: Sequence[Fix]
+    choices: Iterable[Choice]
+    _tracks: Tracks = field(default_factory=lambda: Tracks(_MEMORY))
+    _made: dict[Choice, _Choice] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for choice in self.choices:
+            chosen = [copy.deepcopy(self.fixes[n].parts) for n in sorted(choice)]
+            fixes = [
+                Fix(f.name, f.advice, f.codes, f.families, parts, ())
+                for f, parts in zip((self.fixes[n] for n in sorted(choice)), chosen, strict=True)
+            ]
+            self._made[choice] = _Choice(fixes)
+
+    def rewrite(
+        self, request: Request, row: int, family: int, choices: Iterable[Choice]
+    ) -> Iterator[tuple[Choice, Any]]:
+        """Give the body of a request as each of some choices of fixes has it; nothing where it cannot be rewritten."""
+        here = view(request, row)
+        if here is None or here.body is not request.body:
+            return
+        match, _ = self._tracks.add(here, family)
+        number = self._tracks.latest
+        earlier = match.track.view if match is not None and _goes_on(match.track.view, here) else None
+        before = match.track.number if match is not None else None
+        for choice in choices:
+            made = self._made[choice]
+            past = made.talks.get(before) if earlier is not None and before is not None else None
+            talk = Talk() if past is None else Talk(shown=dict(past.shown), kept=dict(past.kept), opening=past.opening)
+            parts, codes = made.parts(family)
+            turn = Turn(here, earlier if past is not None else None, past, family, request.body, [], talk=talk)
+            follow(turn, codes)
+            for part in parts:
+                part.apply(turn)
+            body = turn.finish()
+            made.keep(number, talk)
+            yield choice, body if turn.changed else request.body
+
+
+def _goes_on(earlier: View, later: View) -> bool:
+    """Tell whether a request may be the next turn of another, and no call on the side."""
+    return _heads.alike(earlier, later) and bool(earlier.tools) <= bool(later.tools)

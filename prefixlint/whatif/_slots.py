@@ -1,0 +1,168 @@
+"""Which parts of a text stay from request to request, and which are values: learnt from pairs, found again in others.
+
+A template is the pieces of text that never change, in order. Between two of them is a gap; a gap that is a *slot* holds
+what a fix takes out. Gaps of other causes are left as they are, so that each fix is measured alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from prefixlint.bodies import common_prefix
+from prefixlint.logrules import _values
+
+FREE = frozenset({"text", "retrieval", "environment", "order"})
+"""Kinds of value that are running text: their ends are where lines end."""
+
+_LABEL = 40  # characters before a value, in its line, that say what it is
+_JOIN = 4  # characters; shorter text between two values is found anywhere
+_MOST = 64  # differences of two texts that are learnt from
+_LINES = 6  # times a value's length that its line may have to be moved as a whole
+_ALIKE = 0.2  # of a text that must be the same for it to be of one template
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A text taken apart by its template: the pieces between slots, and the values in them with what they are."""
+
+    pieces: tuple[str, ...]
+    values: tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True)
+class Template:
+    """What a text is made of. `text` is the first one seen; `gaps` are begin, end and whether it is a slot, in it."""
+
+    text: str
+    gaps: list[tuple[int, int, bool]] = field(default_factory=list)
+    empty: set[int] = field(default_factory=set)
+    """Beginnings of slots in which some text has nothing."""
+
+    def learn(self, other: str, kinds: frozenset[str]) -> None:
+        """Compare with another text of the template; differences of these kinds are slots."""
+        for place, stop, _ in _values.spans(self.text, other, _MOST):
+            slot = place.kind in kinds
+            begin, end = stop - len(place.before), stop
+            if slot and place.kind in FREE:
+                begin, end = self._widened(begin, end)
+            if slot and not (place.before and place.after):
+                self.empty.add(begin)
+            self._add(begin, end, slot=slot)
+
+    def _widened(self, begin: int, end: int) -> tuple[int, int]:
+        """Give the whole lines that running text stands in, where they hold little else."""
+        start = self.text.rfind("\n", 0, begin) + 1
+        stop = self.text.find("\n", max(begin, end - 1))
+        stop = len(self.text) if stop < 0 else stop
+        if stop - start <= _LINES * max(12, end - begin):
+            return min(start, begin), max(stop, end)
+        return begin, end
+
+    def _add(self, begin: int, end: int, *, slot: bool) -> None:
+        """Join a gap to those that it touches; what a slot touches is part of it."""
+        kept = []
+        for gap in self.gaps:
+            if gap[0] <= end + _JOIN and begin <= gap[1] + _JOIN and (slot == gap[2] or self._overlap(gap, begin, end)):
+                if gap[0] in self.empty and gap[0] > begin:
+                    self.empty.add(begin)
+                begin, end, slot = min(begin, gap[0]), max(end, gap[1]), slot or gap[2]
+            else:
+                kept.append(gap)
+        self.gaps = sorted([*kept, (begin, end, slot)])
+
+    @staticmethod
+    def _overlap(gap: tuple[int, int, bool], begin: int, end: int) -> bool:
+        return gap[0] < end and begin < gap[1]
+
+    @property
+    def slots(self) -> int:
+        """Count the slots."""
+        return sum(slot for _, _, slot in self.gaps)
+
+    def fill(self, text: str) -> Filled | None:
+        """Take a text apart; None where it is of another template, or has no slot."""
+        found = self._values(text)
+        if found is None:
+            return None
+        pieces, values, piece = [], [], self._static(0)
+        for number, (gap, value) in enumerate(zip(self.gaps, found, strict=True)):
+            if gap[2]:
+                pieces.append(piece)
+                values.append((self._label(gap[0]), value))
+                piece = ""
+            else:
+                piece += value
+            piece += self._static(number + 1)
+        pieces.append(piece)
+        return Filled(tuple(pieces), tuple(values)) if values else None
+
+    def may_be_empty(self) -> Sequence[bool]:
+        """Tell of each slot whether some text has nothing there."""
+        return [begin in self.empty for begin, _, slot in self.gaps if slot]
+
+    def _static(self, number: int) -> str:
+        begin = self.gaps[number - 1][1] if number else 0
+        end = self.gaps[number][0] if number < len(self.gaps) else len(self.text)
+        return self.text[begin:end]
+
+    def _values(self, text: str) -> list[str] | None:
+        """Find what stands in each gap of a text: the unchanging pieces are looked for from left to right."""
+        head, tail = self._static(0), self._static(len(self.gaps))
+        if not text.startswith(head) or not text.endswith(tail) or len(text) < len(head) + len(tail):
+            return None
+        at, stop, found = len(head), len(text) - len(tail), []
+        for number in range(1, len(self.gaps)):
+            piece = self._static(number)
+            here = text.find(piece, at, stop)
+            if here < 0:
+                return None
+            found.append(text[at:here])
+            at = here + len(piece)
+        return [*found, text[at:stop]] if self.gaps else None
+
+    def _label(self, begin: int) -> str:
+        line = self.text[self.text.rfind("\n", 0, begin) + 1 : begin]
+        return line[-_LABEL:].lstrip(" \t[(<#*-") if len(line) <= _LABEL else ""
+
+    def is_alike(self, text: str) -> bool:
+        """Tell whether a text that cannot be taken apart may still be of this template."""
+        size = min(len(text), len(self.text))
+        same = common_prefix(text, self.text)
+        back = min(common_prefix(text[::-1], self.text[::-1]), size - same)
+        return same + back > _ALIKE * size
+
+
+@dataclass(slots=True)
+class Templates:
+    """The templates of one place, the one that fitted last first."""
+
+    kinds: frozenset[str]
+    found: list[Template] = field(default_factory=list)
+
+    def learn(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Learn from pairs of an earlier and a later text."""
+        for earlier, later in pairs:
+            template = next((one for one in self.found if one.is_alike(earlier)), None)
+            if template is None:
+                template = Template(earlier)
+                self.found.append(template)
+            for text in (earlier, later):
+                if text != template.text:
+                    template.learn(text, self.kinds)
+        self.found = [one for one in self.found if one.slots]
+
+    def fill(self, text: str) -> tuple[Template, Filled] | None:
+        """Take a text apart by the template that fits; one with a difference that none was learnt from teaches it."""
+        for number, template in enumerate(self.found):
+            filled = template.fill(text)
+            if filled is not None:
+                if number:
+                    self.found.insert(0, self.found.pop(number))
+                return template, filled
+        for template in self.found:
+            if template.is_alike(text):
+                template.learn(text, self.kinds)
+                filled = template.fill(text)
+                return None if filled is None else (template, filled)
+        return None

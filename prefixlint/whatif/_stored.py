@@ -1,0 +1,198 @@
+"""The messages of a turn as they are sent if history is only appended to: which logged message is which sent one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any
+
+from prefixlint.logrules import _history, _values
+from prefixlint.logrules._hits import Hit
+from prefixlint.logrules._view import Message
+from prefixlint.whatif import _edit
+from prefixlint.whatif._turn import Turn
+
+_WORDS = re.compile(r"\w+")
+_SAME_DATA = frozenset({"PFX302", "PFX303", "PFX405", "PFX406", "PFX408", "PFX409"})
+"""Changes that say the same in another way: there is nothing new in them to tell."""
+_MOVES = "PFX203"
+_PLACES = 6  # changed places of a text that are told one by one; more are told as the whole text
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A logged message, and the one of the turn before that it is (None: a new one), unchanged or not."""
+
+    later: int
+    earlier: int | None
+    same: bool = True
+
+
+def follow(turn: Turn, codes: frozenset[str]) -> None:
+    """Set the messages of a turn. Changes of the history that only these rules are about are undone."""
+    later, earlier, past = turn.view.messages, turn.earlier, turn.past
+    if earlier is None or past is None:
+        turn.messages = [message.raw for message in later]
+        turn.place = list(range(len(later)))
+        return
+    equal = _equal(earlier.messages, later)
+    if equal == len(earlier.messages):
+        _append(turn, equal)
+        return
+    compared = _history.compare(earlier, turn.view)
+    found = {hit.code for hit in compared.hits}
+    pairs = _pairs(turn, equal)
+    if found and found <= codes and compared.relation in ("edited", "window"):
+        _restore(turn, pairs, compared.hits)
+    else:
+        _take(turn, pairs, compared.hits, codes)
+
+
+def _equal(earlier: Sequence[Message], later: Sequence[Message]) -> int:
+    count = 0
+    for a, b in zip(earlier, later, strict=False):
+        if a.key != b.key:
+            break
+        count += 1
+    return count
+
+
+def _append(turn: Turn, equal: int) -> None:
+    assert turn.past is not None
+    assert turn.earlier is not None
+    later = turn.view.messages
+    new = [message.raw for message in later[equal:]]
+    sent = list(turn.past.sent)
+    for j in range(equal):  # so that the earlier turn's objects can go
+        at = turn.past.place[j]
+        if sent[at] is turn.earlier.messages[j].raw:
+            sent[at] = later[j].raw
+    turn.fresh = len(sent)
+    turn.messages = [*sent, *new]
+    turn.place = [*turn.past.place, *range(len(sent), len(sent) + len(new))]
+
+
+def _restore(turn: Turn, pairs: Sequence[_Pair], hits: Sequence[Hit]) -> None:
+    """Send the history as it was sent, and behind it what is new."""
+    assert turn.past is not None
+    assert turn.earlier is not None
+    sent, later = turn.past.sent, turn.view.messages
+    turn.messages, turn.fresh = list(sent), len(sent)
+    turn.place = [0] * len(later)
+    ids: dict[str, str] = {}
+    blocks = [hit.before for hit in hits if hit.code == _MOVES]
+    for pair in pairs:
+        message = later[pair.later]
+        if pair.earlier is None:
+            continue
+        at = turn.place[pair.later] = turn.past.place[pair.earlier]
+        if not pair.same:
+            ids |= _renamed(message, sent[at])
+            changes = [hit for hit in hits if hit.rank[1] == pair.later]
+            _tell_lost(turn, message, sent[at], changes)
+    for pair in pairs:
+        if pair.earlier is None:
+            raw = _edit.replaced(later[pair.later].raw, ids) if ids else later[pair.later].raw
+            for block in blocks:
+                raw = _edit.without(raw, block) or raw
+            turn.place[pair.later] = len(turn.messages)
+            turn.messages.append(raw)
+
+
+def _take(turn: Turn, pairs: Sequence[_Pair], hits: Sequence[Hit], codes: frozenset[str]) -> None:
+    """Send the messages as they were logged, but those whose every change is to be undone."""
+    assert turn.past is not None
+    sent, later = turn.past.sent, turn.view.messages
+    turn.fresh = len(later)
+    for pair in pairs:
+        message = later[pair.later]
+        raw = message.raw
+        if pair.earlier is None:
+            turn.fresh = min(turn.fresh, pair.later)
+        elif pair.same:
+            raw = sent[turn.past.place[pair.earlier]]
+        else:
+            changes = [hit for hit in hits if hit.rank[1] == pair.later]
+            if changes and all(hit.code in codes for hit in changes):
+                raw = sent[turn.past.place[pair.earlier]]
+                _tell_lost(turn, message, raw, changes)
+        turn.place.append(len(turn.messages))
+        turn.messages.append(raw)
+
+
+def _pairs(turn: Turn, equal: int) -> list[_Pair]:
+    """Find for each logged message the one of the turn before that it is."""
+    assert turn.earlier is not None
+    earlier, later = turn.earlier.messages, turn.view.messages
+    found: dict[int, _Pair] = {j: _Pair(j, j) for j in range(equal)}
+    blocks = SequenceMatcher(
+        None, [m.key for m in earlier[equal:]], [m.key for m in later[equal:]], autojunk=False
+    ).get_matching_blocks()
+    at_earlier = at_later = equal
+    gaps = []
+    for block in blocks:
+        gaps.append((range(at_earlier, equal + block.a), range(at_later, equal + block.b)))
+        for k in range(block.size):
+            found[equal + block.b + k] = _Pair(equal + block.b + k, equal + block.a + k)
+        at_earlier, at_later = equal + block.a + block.size, equal + block.b + block.size
+    gone = {earlier[i].key: i for ours, _ in gaps for i in ours}
+    taken: set[int] = set()
+    for _, theirs in gaps:
+        for j in theirs:
+            i = gone.get(later[j].key)
+            if i is not None and i not in taken:
+                taken.add(i)
+                found[j] = _Pair(j, i)
+    for ours, theirs in gaps:
+        left = [i for i in ours if i not in taken]
+        for j in theirs:
+            if j not in found:
+                found[j] = _edited(turn, left, j)
+    return [found[j] for j in range(len(later))]
+
+
+def _edited(turn: Turn, left: list[int], j: int) -> _Pair:
+    """Find what a message that is not as it was has been, among those of its gap that are left; they stay in order."""
+    assert turn.earlier is not None
+    earlier, later = turn.earlier.messages, turn.view.messages
+    for number, i in enumerate(left):
+        a, b = earlier[i].said, later[j].said
+        if a.role == b.role and (a == b or any(_history._edit(turn.earlier, turn.view, i, j))):  # noqa: SLF001
+            del left[: number + 1]
+            return _Pair(j, i, same=False)
+    return _Pair(j, None)
+
+
+def _renamed(message: Message, sent: Any) -> dict[str, str]:
+    """Give the ids that a message's calls have now, with those that they were sent with."""
+    stored = Message("", sent).said.calls
+    calls = message.said.calls
+    if len(calls) != len(stored):
+        return {}
+    return {new.id: old.id for new, old in zip(calls, stored, strict=True) if new.id and old.id and new.id != old.id}
+
+
+def _tell_lost(turn: Turn, message: Message, sent: Any, changes: Sequence[Hit]) -> None:
+    """Have the newest message tell what a changed message says that the stored one does not."""
+    if changes and all(hit.code in _SAME_DATA or hit.kind in ("cleared", "removed") for hit in changes):
+        return
+    stored = "\n".join(text for _, text in _edit.strings(sent))
+    known = set(_WORDS.findall(stored))
+    for path, text in _edit.strings(message.raw):
+        if path.endswith("id") or known.issuperset(_WORDS.findall(text)):
+            continue
+        old = _edit.get(sent, path)
+        for number, (lead, value) in enumerate(_told(old if isinstance(old, str) else "", text)):
+            turn.say(f"{message.path}.{path}.{number}", lead, value)
+
+
+def _told(old: str, new: str) -> Iterator[tuple[str, str]]:
+    places = list(_values.spans(old, new, _PLACES + 1)) if old else []
+    if not places or len(places) > _PLACES:
+        yield "", new
+        return
+    for place, _, _ in places:
+        if place.after:
+            yield place.lead.lstrip(), place.after

@@ -1,0 +1,107 @@
+"""One request while it is rewritten, and what is known of its conversation: what was sent stays as it was sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from prefixlint.logrules._view import View
+from prefixlint.whatif import _edit
+
+_SYSTEM = ("assistant", "model")
+
+
+@dataclass(slots=True)
+class Talk:
+    """A conversation as the rewritten log has it.
+
+    `sent` are the messages of its latest turn as they were sent, `place` says where in it each message of the logged
+    turn stands. `shown` are the values that the model was told last, by what they are. `opening` is what the first
+    message's text became, before anything was added to it. `kept` are other values that stay for a conversation.
+    """
+
+    sent: list[Any] = field(default_factory=list)
+    place: list[int] = field(default_factory=list)
+    shown: dict[str, str] = field(default_factory=dict)
+    opening: str | None = None
+    kept: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Turn:
+    """A request that is being rewritten.
+
+    `view` is the request as logged, `earlier` the turn before it, with `past` as that was sent; None where a
+    conversation begins. `messages` are those behind the system text as they are to be sent, those from `fresh` on are
+    new in this turn; `place` is where each logged message stands among them.
+    """
+
+    view: View
+    earlier: View | None
+    past: Talk | None
+    family: int
+    body: dict[str, Any]
+    messages: list[Any]
+    fresh: int = 0
+    place: list[int] = field(default_factory=list)
+    talk: Talk = field(default_factory=Talk)
+    changed: bool = False
+    _notes: list[str] = field(default_factory=list)
+
+    def write(self, path: str, value: Any) -> None:
+        """Put something else at a path of the body that is none of a message."""
+        self.body = _edit.put(self.body, path, value)
+        self.changed = True
+
+    def say(self, what: str, label: str, value: str) -> None:
+        """Have the newest message tell a value, unless it is what the conversation was told last.
+
+        Lines that only grew are told from where they grew.
+        """
+        known = self.talk.shown.get(what)
+        if known == value:
+            return
+        self.talk.shown[what] = value
+        more = value[len(known) :] if known and value.startswith(known) else ""
+        text = more if known and (more[:1] == "\n" or known[-1:] == "\n") else value
+        if text.strip():
+            self._notes.append(f"{label}{text}".strip())
+
+    def finish(self) -> dict[str, Any]:
+        """Give the rewritten body, and keep what the next turn needs."""
+        self._tell()
+        if self.view.messages or self.messages:
+            path = self.view.messages[0].path.rpartition("[")[0] if self.view.messages else "messages"
+            held = self.body[path]
+            head = len(held) - len(self.view.messages)
+            now = held[head:]
+            if now != self.messages:
+                self.body = {**self.body, path: [*held[:head], *self.messages]}
+                self.changed = True
+        self.talk.sent, self.talk.place = self.messages, self.place
+        return self.body
+
+    def _tell(self) -> None:
+        """Add the values to the newest message that is not the model's own."""
+        if not self._notes:
+            return
+        text = "\n".join(self._notes)
+        if not self.messages:
+            self._tell_prompt(text)
+            return
+        for index in range(len(self.messages) - 1, -1, -1):
+            message = self.messages[index]
+            role = message.get("role") if isinstance(message, dict) else None
+            more = None if role in _SYSTEM else _edit.added(message, text)
+            if more is not None:
+                self.messages[index] = more
+                return
+        self.messages.append({"role": "user", "content": text})
+
+    def _tell_prompt(self, text: str) -> None:
+        """Put the values ahead of the last line of a prompt that is one text: that line asks for the answer."""
+        path = self.view.head[-1].path
+        prompt = _edit.get(self.body, path)
+        front, line, last = prompt.rstrip("\n").rpartition("\n")
+        ends = prompt[len(prompt.rstrip("\n")) :]
+        self.write(path, f"{front}\n{text}{line}{last}{ends}" if line else f"{prompt}\n{text}")

@@ -1,0 +1,97 @@
+"""The same data in a system text or tool definition is written as it was written first: key order, spacing, lines.
+
+Other data is written with its keys in order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from prefixlint.logrules._heads import same_data
+from prefixlint.logrules._view import tool_name, unmarked
+from prefixlint.whatif import _edit
+from prefixlint.whatif._examples import Example
+from prefixlint.whatif._slots import Templates
+from prefixlint.whatif._turn import Turn
+
+CODES = frozenset({"PFX301", "PFX302"})
+ORDER = 10
+
+_CUTS = ("\n", ", ", ",", " ")
+
+
+@dataclass(slots=True)
+class _Ordered:
+    HISTORY: frozenset[str] = frozenset()
+    units: dict[int, Templates] = field(default_factory=dict)
+    tools: bool = False
+    first: dict[str, object] = field(default_factory=dict)
+    written: dict[tuple[str, ...], str] = field(default_factory=dict)
+
+    def apply(self, turn: Turn) -> None:
+        """Write data in the one way."""
+        for index, templates in self.units.items():
+            if index < len(turn.view.head):
+                self._text(turn, turn.view.head[index].path, templates)
+        if self.tools:
+            self._definitions(turn)
+
+    def _text(self, turn: Turn, path: str, templates: Templates) -> None:
+        text = _edit.get(turn.body, path)
+        taken = templates.fill(text) if isinstance(text, str) else None
+        if taken is None:
+            return
+        _, filled = taken
+        parts = [filled.pieces[0]]
+        for (_, value), piece in zip(filled.values, filled.pieces[1:], strict=True):
+            parts += [self._once(value), piece]
+        if (new := "".join(parts)) != text:
+            turn.write(path, new)
+
+    def _once(self, value: str) -> str:
+        """Give a value as the same data was written first."""
+        return self.written.setdefault(_key(value), value)
+
+    def _definitions(self, turn: Turn) -> None:
+        tools = list(_edit.get(turn.body, turn.view.tools_path) or ())
+        for index, tool in enumerate(tools):
+            first = self.first.setdefault(tool_name(tool), tool)
+            if first is not tool and first != tool and same_data(unmarked(first), unmarked(tool)):
+                tools[index] = first
+            elif first == tool:
+                tools[index] = first  # equal, with keys in another order
+        if turn.view.tools:
+            turn.write(turn.view.tools_path, tools)
+
+
+def _key(value: str) -> tuple[str, ...]:
+    try:
+        return ("json", json.dumps(json.loads(value), sort_keys=True))
+    except (ValueError, RecursionError):
+        pass
+    cut = next((cut for cut in _CUTS if value.count(cut)), None)
+    return ("text", value) if cut is None else ("list", *sorted(part.strip(" -*•.;\n\t") for part in value.split(cut)))
+
+
+def learn(codes: frozenset[str], pairs: Sequence[Example], others: frozenset[str]) -> _Ordered | None:
+    """Learn where data stands in system texts, and whether tools are written in other ways."""
+    del others
+    texts: dict[int, list[tuple[str, str]]] = {}
+    ordered = _Ordered()
+    for example in pairs:
+        for hit in example.hits:
+            if hit.code not in codes:
+                continue
+            if hit.rank[0] == 0:
+                ordered.tools = True
+            for index, (one, two) in enumerate(zip(example.earlier.head, example.later.head, strict=False)):
+                if two.path == hit.at.path and one.text != two.text:
+                    texts.setdefault(index, []).append((one.text, two.text))
+    for index, found in texts.items():
+        templates = Templates(frozenset({"json", "order"}))
+        templates.learn(found)
+        if templates.found:
+            ordered.units[index] = templates
+    return ordered if ordered.units or ordered.tools else None

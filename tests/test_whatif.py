@@ -1,0 +1,348 @@
+"""What fixes give: nothing is deleted, the numbers are those of the log without the cause, and the log can be written."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import planting
+
+from prefixlint import logs, pipeline, whatif
+from prefixlint.whatif import _edit
+from prefixlint.whatif._slots import Template, Templates
+
+WORDS = re.compile(r"\w+")
+# What the rewrites say in another way: ids of calls, signatures of addresses, and the words that stand for what was
+# cleared from a history and is in it again.
+SAID_OTHERWISE = {
+    "PFX401": {"old", "tool", "result", "cleared"},
+    "PFX405": re.compile(r"call_"),
+    "PFX409": re.compile(r"[0-9a-f]{16}|20310101T"),
+}
+
+
+def words(body):
+    return {
+        word for _, text in _edit.strings([body.get("tools"), body.get("messages")]) for word in WORDS.findall(text)
+    }
+
+
+def fixed(path, out, **options):
+    with out.open("wb") as file:
+        result = pipeline.analyze([str(path)], pipeline.Options(**options), watch=pipeline.Watch(on_fixed=file.write))
+    return result, [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+
+
+def rates(result):
+    return {e.engine: e.hit_rate for e in result.engines}
+
+
+def total(result, engine, *, rule=None):
+    rows = [w for w in result.what_if if w.engine == engine and w.family is None]
+    if rule is not None:
+        return next(w for w in rows if not w.cumulative and w.rules == (rule,))
+    return [w for w in rows if w.cumulative][-1]
+
+
+@pytest.mark.parametrize("code", sorted(planting.CAUSES))
+def test_nothing_that_the_model_saw_is_deleted(code, tmp_path):
+    planted = planting.Planted(5, (code,), 60)
+    bodies = planted.bodies()
+    _, rewritten = fixed(planted.write(tmp_path / "log.jsonl"), tmp_path / "out.jsonl")
+    assert len(rewritten) == len(bodies)
+    changed = 0
+    for before, after in zip(bodies, rewritten, strict=True):
+        lost = words(before) - words(after)
+        other = SAID_OTHERWISE.get(code, set())
+        lost = {w for w in lost if not (other.match(w) if isinstance(other, re.Pattern) else w in other)}
+        assert lost == set(), before["messages"][-1]
+        assert len(after["messages"]) >= len(before["messages"])
+        changed += before != after
+    assert changed > 2
+
+
+@pytest.mark.parametrize("code", ["PFX101", "PFX202", "PFX302", "PFX306", "PFX402", "PFX407"])
+def test_a_fix_gives_what_the_log_without_the_cause_has(code, tmp_path):
+    planted = planting.Planted(21, (code, "PFX101" if code != "PFX101" else "PFX304"), 300)
+    result = pipeline.analyze([str(planted.write(tmp_path / "log.jsonl"))])
+    clean = planted.without(code).write(tmp_path / "clean.jsonl")
+    without = rates(pipeline.analyze([str(clean)], pipeline.Options(why=0)))
+    for engine, rate in without.items():
+        assert total(result, engine, rule=code).hit_rate == pytest.approx(rate, abs=0.005)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_written_log_has_the_rate_that_was_told_and_no_cause_any_more(seed, tmp_path):
+    path = planting.planted(seed, 250, least=2).write(tmp_path / "log.jsonl")
+    result, _ = fixed(path, tmp_path / "out.jsonl")
+    again = pipeline.analyze([str(tmp_path / "out.jsonl")])
+    for engine in again.engines:
+        told = total(result, engine.engine)
+        assert (told.prompt_tokens, told.cached_tokens) == (engine.prompt_tokens, engine.cached_tokens)
+    assert [f.rule.code for f in again.findings] == []
+
+
+def test_only_the_rules_that_are_named_are_tried(tmp_path):
+    path = planting.Planted(3, ("PFX304", "PFX110"), 200).write(tmp_path / "log.jsonl")
+    result, _ = fixed(path, tmp_path / "out.jsonl", what_if=("tool-order-unstable",))
+    assert {rule for w in result.what_if for rule in w.rules} == {"PFX304"}
+    again = pipeline.analyze([str(tmp_path / "out.jsonl")])
+    assert [f.rule.code for f in again.findings] == ["PFX110"]
+    assert rates(again)["sglang"] == total(result, "sglang").hit_rate
+
+
+def test_nothing_is_tried_where_nothing_is_wanted_or_found(tmp_path):
+    path = planting.Planted(3, ("PFX304",), 80).write(tmp_path / "log.jsonl")
+    assert pipeline.analyze([str(path)], pipeline.Options(what_if=())).what_if == ()
+    clean = planting.Planted(3, (), 80).write(tmp_path / "clean.jsonl")
+    result, rewritten = fixed(clean, tmp_path / "out.jsonl")
+    assert result.what_if == ()
+    assert rewritten == planting.Planted(3, (), 80).bodies()
+
+
+def two_causes(bodies):
+    """Put a clock and an unstable order of tools into the same requests: each hides the other."""
+    import random
+
+    rng = random.Random(1)
+    for number, body in enumerate(bodies):
+        body["messages"][0]["content"] = (
+            f"Now: 09:{number // 60:02}:{number % 60:02}\n" + body["messages"][0]["content"]
+        )
+        rng.shuffle(body["tools"])
+        yield body
+
+
+def write(path, bodies):
+    path.write_text("".join(json.dumps(body) + "\n" for body in bodies), encoding="utf-8")
+    return path
+
+
+def test_causes_that_hide_each_other_gain_together(tmp_path):
+    clean = write(tmp_path / "clean.jsonl", planting.Planted(4, (), 150).bodies())
+    result, rewritten = fixed(
+        write(tmp_path / "log.jsonl", two_causes(planting.Planted(4, (), 150).bodies())), tmp_path / "o"
+    )
+    base = rates(result)["sglang"]
+    steps = [w for w in result.what_if if w.engine == "sglang" and w.family is None and w.cumulative]
+    assert [w.rules[0] for w in steps] in (["PFX304", "PFX101"], ["PFX101", "PFX304"])
+    assert steps[0].hit_rate - base < 0.1 < steps[1].hit_rate - base
+    assert steps[1].hit_rate == pytest.approx(rates(pipeline.analyze([str(clean)]))["sglang"], abs=0.01)
+    assert all("Now: 09:" in str(body["messages"][-1]) or "Now" not in str(body) for body in rewritten)
+
+
+def test_the_order_is_the_one_that_gains_most(tmp_path):
+    result = pipeline.analyze(
+        [str(planting.Planted(8, ("PFX402", "PFX306", "PFX303"), 400).write(tmp_path / "log.jsonl"))]
+    )
+    rows = [w for w in result.what_if if w.engine == "sglang" and w.family is None]
+    alone = {w.rules: w.cached_tokens / w.prompt_tokens for w in rows if not w.cumulative}
+    order = [w.rules for w in rows if w.cumulative]
+    gains = [w.cached_tokens for w in rows if w.cumulative]
+    assert gains == sorted(gains)
+    assert order[0] == max(alone, key=alone.get)
+
+
+def test_families_and_what_stays_lost(tmp_path):
+    result = pipeline.analyze([str(planting.Planted(8, ("PFX101",), 200).write(tmp_path / "log.jsonl"))])
+    (family,) = {w.family for w in result.what_if if w.family is not None}
+    assert family in {f.id for f in result.families}
+    for one in result.waterfalls:
+        kinds = [step.kind for step in one.steps]
+        assert kinds[0] == "logged"
+        assert kinds[-1] == "ceiling"
+        assert kinds.count("fix") == (one.family in (None, family))
+        assert one.steps[-1].hit_rate >= one.steps[-2].hit_rate - 1e-9
+        assert one.lost_tokens < 2_000
+    whole = next(one for one in result.waterfalls if one.family is None and one.engine == "sglang")
+    assert whole.steps[0].hit_rate == rates(result)["sglang"]
+
+
+def test_a_cause_that_no_rewrite_cures_is_named_with_a_reason(tmp_path):
+    bodies = planting.Planted(2, (), 40).bodies()
+    for number, body in enumerate(bodies):
+        body["reasoning_effort"] = "high" if number % 2 else "low"
+    result = pipeline.analyze([str(write(tmp_path / "log.jsonl", bodies))])
+    assert {f.rule.code for f in result.findings} >= {"PFX504"}
+    reasons = {rule: one.reason for one in result.not_tried for rule in one.rules}
+    assert "settings" in reasons["PFX504"]
+
+
+def test_a_fault_of_a_rewrite_costs_gains_and_nothing_else(tmp_path, monkeypatch):
+    path = planting.Planted(8, ("PFX101",), 60).write(tmp_path / "log.jsonl")
+
+    def broken(*_):
+        raise RuntimeError("x")
+
+    monkeypatch.setattr("prefixlint.whatif.moved_value._Moved.apply", broken)
+    result = pipeline.analyze([str(path)])
+    assert result.what_if == ()
+    assert result.findings
+    assert any(note.slug == "what-if-fault" for note in result.notes)
+    with pytest.raises(RuntimeError):
+        fixed(path, tmp_path / "out.jsonl")
+
+
+def test_kinds_are_files_and_have_their_own_rules():
+    found = whatif.kinds()
+    assert [kind.ORDER for kind in found] == sorted(kind.ORDER for kind in found)
+    assert len(found) >= 6
+    assert all(kind.CODES and kind.__doc__ for kind in found)
+
+
+TEXT = st.text(alphabet="ab \n0123.:-éß", max_size=30)
+
+
+@given(st.lists(TEXT, min_size=2, max_size=5), st.lists(TEXT, min_size=1, max_size=4))
+@settings(max_examples=150, deadline=None)
+def test_a_text_is_taken_apart_without_loss(statics, values):
+    texts = ["".join(s + v for s, v in zip(statics, values * 5, strict=False)) for values in ([v] for v in values)]
+    template = Template(texts[0])
+    for text in texts[1:]:
+        template.learn(text, frozenset({"text", "counter", "clock", "retrieval", "environment"}))
+    for text in texts:
+        filled = template.fill(text)
+        if filled is not None:
+            pieces = list(filled.pieces)
+            again = pieces[0] + "".join(v + p for (_, v), p in zip(filled.values, pieces[1:], strict=True))
+            assert again == text
+
+
+def test_two_causes_in_one_line_are_told_apart():
+    texts = [
+        f"At 10:{n:02}:00 for request {n:08x}-aaaa-4bbb-8ccc-{n:012x}.\nRules follow, the same for all."
+        for n in range(9)
+    ]
+    clock = Templates(frozenset({"clock"}))
+    clock.learn([(texts[0], text) for text in texts[1:]])
+    template, filled = clock.fill(texts[5])
+    assert [value for _, value in filled.values] == ["10:05:00"]
+    assert "00000005-aaaa" in "".join(filled.pieces)
+    assert template.slots == 1
+
+
+def test_a_value_is_told_again_only_when_it_changes(tmp_path):
+    def turns():
+        history = []
+        for number in range(4):
+            history.append({"role": "user", "content": f"question {number} about the harbour"})
+            where = "/srv/one/app" if number < 2 else "/srv/two/app"
+            head = f"Working directory: {where}\n" + "Always answer in full sentences, and name your sources.\n" * 9
+            yield {"model": "m", "messages": [{"role": "system", "content": head}, *history]}
+            history.append({"role": "assistant", "content": f"answer {number}, a whole sentence of it"})
+
+    bodies = [body for _ in range(3) for body in turns()]
+    for number, body in enumerate(bodies):
+        for message in body["messages"][1:]:
+            message["content"] += f" (case {number // 4})"
+    _, rewritten = fixed(write(tmp_path / "log.jsonl", bodies), tmp_path / "out.jsonl", what_if=("PFX106",))
+    last = [m["content"] for m in rewritten[3]["messages"][1:]]
+    assert ["/srv/one/app" in text for text in last] == [True, False, False, False, False, False, False]
+    assert ["/srv/two/app" in text for text in last] == [False, False, False, False, True, False, False]
+    heads = {body["messages"][0]["content"] for body in rewritten}
+    assert len(heads) == 1
+
+
+def test_a_corrected_message_stands_behind_the_stored_one(tmp_path):
+    def turns(case):
+        history = [{"role": "system", "content": "Answer in full sentences.\n" * 20}]
+        for number, text in enumerate(("a parcel goes to Riga", "it weighs four kilos", "when does it arrive")):
+            history.append({"role": "user", "content": f"case {case}: {text}, says the sender of number {case * 7}"})
+            if number == 2:
+                history[3] = {"role": "user", "content": history[3]["content"].replace("four", "seven")}
+            yield list(history)
+            history.append({"role": "assistant", "content": f"noted for case {case}, part {number} of three parts"})
+
+    bodies = [{"model": "m", "messages": messages} for case in range(6) for messages in turns(case)]
+    result, rewritten = fixed(write(tmp_path / "log.jsonl", bodies), tmp_path / "out.jsonl")
+    assert {f.rule.code for f in result.findings} == {"PFX401"}
+    for before, after in zip(rewritten[1::3], rewritten[2::3], strict=True):
+        assert after["messages"][3] == before["messages"][3]
+        assert "seven" in after["messages"][-1]["content"]
+
+
+def test_a_hash_trace_has_a_waterfall_and_no_fixes(tmp_path):
+    rows = [{"timestamp": n, "input_length": 1024, "output_length": 1, "hash_ids": [1, n]} for n in range(5)]
+    result = pipeline.analyze([str(write(tmp_path / "trace.jsonl", rows))])
+    assert result.what_if == ()
+    assert {one.family for one in result.waterfalls} >= {None}
+
+
+def test_limits_hold_for_what_fixes_give(tmp_path):
+    from prefixlint.fleet import Limits
+
+    path = planting.Planted(8, ("PFX101",), 150).write(tmp_path / "log.jsonl")
+    result, _ = fixed(path, tmp_path / "out.jsonl", limits=Limits(capacity=20_000))
+    again = pipeline.analyze([str(tmp_path / "out.jsonl")], pipeline.Options(limits=Limits(capacity=20_000)))
+    for engine in again.engines:
+        assert total(result, engine.engine).cached_tokens == engine.cached_tokens
+    whole = next(one for one in result.waterfalls if one.family is None and one.engine == "sglang")
+    assert whole.steps[0].hit_rate > rates(result)["sglang"]
+
+
+def test_a_body_is_changed_by_copying():
+    body = {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}]}
+    kept = json.loads(json.dumps(body))
+    changed = _edit.put(body, "messages[0].content[0].text", "b")
+    assert _edit.get(changed, "messages[0].content[0].text") == "b"
+    assert body == kept
+    with pytest.raises(KeyError):
+        _edit.put(body, "messages[3].content", "b")
+    assert _edit.get(body, "messages[3].content") is None
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("hi", "hi\n\nX"),
+        ({"role": "user", "content": "hi"}, {"role": "user", "content": "hi\n\nX"}),
+        ({"role": "user", "content": ""}, {"role": "user", "content": "X"}),
+        (
+            {"role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+            {"role": "user", "content": [{"type": "input_text", "text": "hi"}, {"type": "input_text", "text": "X"}]},
+        ),
+        ({"role": "user", "content": [{"text": "hi"}]}, {"role": "user", "content": [{"text": "hi"}, {"text": "X"}]}),
+        (
+            {"role": "user", "parts": [{"text": "hi"}]},
+            {"role": "user", "parts": [{"text": "hi"}, {"text": "X"}]},
+        ),
+        (
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "r"}]},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "t", "content": "r"},
+                    {"type": "text", "text": "X"},
+                ],
+            },
+        ),
+        (
+            {"type": "function_call_output", "call_id": "c", "output": "r"},
+            {"type": "function_call_output", "call_id": "c", "output": "r\n\nX"},
+        ),
+        ({"role": "user", "content": None}, None),
+        (3, None),
+    ],
+)
+def test_a_message_says_something_more(message, told):
+    assert _edit.added(message, "X") == told
+
+
+def test_a_request_with_another_body_loses_what_was_reported_of_it(tmp_path):
+    line = {
+        "request": {"model": "m", "messages": [{"role": "user", "content": "hi"}]},
+        "response": {"usage": {"prompt_tokens": 9}},
+    }
+    (request,) = logs.read([str(write(tmp_path / "log.jsonl", [line]))])
+    assert request.usage.prompt == 9
+    assert logs.rewritable(request)
+    other = logs.with_body(request, {"model": "m", "messages": [{"role": "user", "content": "ho"}]})
+    assert other.usage is None
+    assert other.content.messages == [{"role": "user", "content": "ho"}]
+    assert (other.path, other.line, other.time) == (request.path, request.line, request.time)
