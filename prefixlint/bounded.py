@@ -114,7 +114,7 @@ def apply(
     for name, base in replay.engines.items():
         notes += _age(base.engine, today)
         pool = (pools or {}).get(name)
-        own, about = _own(base.engine, limits if pool is None else replace(limits, capacity=pool), log)
+        own, about = own_limits(base.engine, limits if pool is None else replace(limits, capacity=pool), log)
         notes += about
         if own is not None:
             fleets[name] = (scaled(base, factors), own)
@@ -133,7 +133,7 @@ def run(
 ) -> list[Outcome]:
     """Replay the log through some engines' caches; `limits` say how requests are marked and keyed."""
     blocks = _blocks(log) if log.of_blocks else None
-    visits = _visits(log, limits) if blocks is None else _block_visits(log)
+    visits = visits_of(log, limits) if blocks is None else _block_visits(log)
     lasted = np.concatenate([np.frombuffer(c, np.float64)[log.rows] for c in (log.table.first, log.table.total)])
     try:
         return serve(visits, fleets, factors, blocks, overlap=log.timed and not np.isnan(lasted).all())
@@ -170,7 +170,7 @@ def _checked(log: Log, limits: Limits) -> Iterator[Note]:
             yield Note("replicas-missing", f"{many(missing, 'request')} without a replica: counted as one replica more")
 
 
-def _own(engine: Engine, limits: Limits, log: Log) -> tuple[Limits | None, list[Note]]:
+def own_limits(engine: Engine, limits: Limits, log: Log) -> tuple[Limits | None, list[Note]]:
     """Give the limits that an engine has among those asked for; None where it has none at all."""
     notes = []
     own = limits if engine.kind == "provider" else replace(limits, marks=None, keys=None)
@@ -258,7 +258,8 @@ def _age(engine: Engine, today: dt.date | None) -> Iterator[Note]:
         yield Note("old-facts", f"{text}; see prefixlint engine {engine.name}")
 
 
-def _visits(log: Log, limits: Limits) -> Callable[[], Iterator[Visit]]:
+def visits_of(log: Log, limits: Limits) -> Callable[[], Iterator[Visit]]:
+    """Give the requests of a log of prompts, marked and keyed as limits say, anew each time."""
     table, encoder = log.table, log.encoder
     lengths: dict[int, int] = {}
     known = keys(log, limits.keys).tolist()

@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from prefixlint.results import RequestLine
 
 
+_DECIDING = frozenset((
+    "model", "tokenizer", "chat_template", "tokens_from", "block_size", "log_format", "sort", "since",
+    "sample", "warmup", "gpu", "model_config", "kv_dtype", "prices", "capacity", "host_capacity", "eviction",
+    "replicas", "route", "marks", "cache_key", "ttl",
+))  # fmt: skip
+"""Options that decide what is simulated, which the commands of advice repeat."""
+
+
 @click.command(short_help="What the prefix cache could serve of the requests in a log.")
 @click.argument("logs", nargs=-1, metavar="LOG...")
 @click.option("--model", metavar="NAME|DIR|FILE.gguf", help="The model whose tokenizer and chat template to use.")
@@ -128,7 +136,19 @@ def _options(settings: dict[str, Any]) -> Any:
         source=settings["source"],
         why=_how_many(settings["why"]),
         what_if=_tried(settings["what_if"]),
+        flags=_flags(),
     )
+
+
+def _flags() -> dict[str, str]:
+    """Give the options that were named and that decide what is found, as they were typed."""
+    context = click.get_current_context()
+    typed = click.core.ParameterSource.COMMANDLINE
+    return {
+        option.opts[0]: str(context.params[option.name])
+        for option in context.command.params
+        if option.name in _DECIDING and context.get_parameter_source(option.name) is typed
+    }
 
 
 def _tried(names: tuple[str, ...]) -> tuple[str, ...]:

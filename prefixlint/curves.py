@@ -32,6 +32,7 @@ class Tap:
         # A minimum makes hits depend on the whole prefix, which a sum over blocks does not see.
         self._engines = [e for e in engines if e.match == "longest_prefix" and not e.minimum]
         self._recorders = {engine.stored: Recorder() for engine in self._engines}
+        self._found: dict[str, _Engine] = {}
 
     def stored(self, stored: Stored, arrival: Arrival, found: Match) -> None:
         """Take what a replay found of a request of tokens in a cache of that kind."""
@@ -55,13 +56,19 @@ class Tap:
 
     def curves(self, setting: Setting) -> Curves:
         """Give the curves of all engines that take the longest prefix, however short; none where no request passed."""
-        found = [_Engine(e, self._recorders[e.stored], setting).curves() for e in self._engines]
+        self._found = {e.name: _Engine(e, self._recorders[e.stored], setting) for e in self._engines}
+        found = [one.curves() for one in self._found.values()]
         return Curves(
             capacity=[point for one in found for point in one.capacity],
             ttl=[point for one in found for point in one.ttl],
             replicas=[point for one in found for point in one.replicas],
             sizes=[size for one in found for size in one.sizes],
         )
+
+    def rate(self, engine: str, tokens: float) -> float | None:
+        """Give the hit rate of a pool by the curve of `curves`; None where the engine has none."""
+        found = self._found.get(engine)
+        return None if found is None else found.rate(tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +112,7 @@ class _Engine:
     def __init__(self, engine: Engine, recorder: Recorder, setting: Setting) -> None:
         published = engine.cap == "none"
         self._setting, self._recorder, self._factor = setting, recorder, 1.0
+        self._curve: capacity.Curve | None = None
         self._engine = engine if published else engine.with_granularity(setting.block_size)
         # The order in which published traces are evaluated, and the one in which engines let go of blocks.
         self._order: capacity.Order = "head_first" if published else "tail_first"
@@ -128,6 +136,7 @@ class _Engine:
     def _capacity(self, accesses: Accesses) -> tuple[list[CapacityPoint], list[PoolSize]]:
         setting, name = self._setting, self._engine.name
         curve = capacity.capacity_curve(accesses, self._order, counted=setting.counted)
+        self._curve = curve
         at = curve.points(_POINTS)
         error = capacity.sampled_error(
             self._recorder,
@@ -144,6 +153,10 @@ class _Engine:
             for i, (x, rate) in enumerate(zip(at.tolist(), curve.rate(at), strict=True))
         ]
         return points, [self._size(curve, sampled=accesses.sample is not None)]
+
+    def rate(self, tokens: float) -> float | None:
+        """Give the hit rate of a pool, in tokens as they are reported, once the curve was taken."""
+        return None if self._curve is None else float(self._curve.rate(tokens / self._factor))
 
     def _size(self, curve: capacity.Curve, *, sampled: bool) -> PoolSize:
         method = "block-LRU in one pass" + (", sampled" if sampled else "")

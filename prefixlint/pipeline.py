@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Protocol
 
@@ -29,6 +29,7 @@ from prefixlint import (
     worth,
 )
 from prefixlint.accounts import Account, Material
+from prefixlint.advice import Case, advise
 from prefixlint.chat import renderer
 from prefixlint.engines import Engine
 from prefixlint.errors import LogRefusedError, UsageError
@@ -62,7 +63,8 @@ class Options:
     the day by which the age of engine facts is told (None: it is not).
     `why` is the number of requests that are searched for causes (0: none, inf: all); `what_if` are the rules whose
     fixes are tried, by code, beginning of a code or name, or `all`; `redact` masks personal values in what is shown, by
-    kind, with labels under `mask_salt`. `source` are files and folders to find the causes in.
+    kind, with labels under `mask_salt`. `source` are files and folders to find the causes in. `flags` are the options
+    of the command line, by which advice names the commands that prove it.
     """
 
     model: str | None = None
@@ -87,6 +89,7 @@ class Options:
     redact: bool = False
     mask_salt: bytes = b""
     source: Sequence[str] = ()
+    flags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -332,7 +335,23 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
         from prefixlint import tosource  # late, since the linter is another program
 
         analysis = tosource.add(analysis, options.source, log.again, redactor=redactor)
-    return analysis
+    if not isinstance(log, _Files):  # advice is given on logs, which a command can name
+        return analysis
+    case = Case(
+        analysis=analysis,
+        log=requests,
+        replay=replay,
+        served=study.served,
+        limits=options.limits,
+        factors=counts.factors,
+        server=run.server,
+        tap=tap,
+        warmup=options.warmup,
+        paths=log.paths,
+        flags=options.flags,
+        pools=pools,
+    )
+    return replace(analysis, advice=advise(case))
 
 
 def _what_if(study: gains.Study, analysis: Analysis, options: Options, *, timed: bool) -> Analysis:

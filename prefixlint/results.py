@@ -367,6 +367,56 @@ class Waterfall:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkAdvice:
+    """One of several marks: its place, the lifetime that it asks for (seconds; None: the provider's own), what it does.
+
+    `read_tokens` and `written_tokens` are those that there would not be without it, `gain` what it saves as a share of
+    what the prompts cost without a cache. Writing pays from `break_even` reads on; there are `reads` for each write on
+    this log (None where the mark writes nothing that is not written anyway).
+    """
+
+    place: str
+    ttl: float | None
+    read_tokens: int
+    written_tokens: int
+    gain: float
+    reads: float | None
+    break_even: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A change that gains something on this log, and the `command` that shows it.
+
+    `kind` is `marks`, `cache_key`, `pool`, `kv_dtype`, `host_tier`, `block_size` or `route`. Hit rates are those now
+    and with the change; None where there is nothing to compare with. `cost` and `new_cost` are what prompts cost over
+    what they would without a cache, `money` what the change saves on this log (None: no prices known). `tokens` and
+    `gib` are the size of a pool to ask for.
+    """
+
+    kind: str
+    engine: str
+    text: str
+    command: str
+    hit_rate: float | None
+    new_hit_rate: float | None
+    cost: float | None = None
+    new_cost: float | None = None
+    money: float | None = None
+    currency: str | None = None
+    tokens: int | None = None
+    gib: float | None = None
+    marks: Sequence[MarkAdvice] = ()
+
+    @property
+    def gain(self) -> float:
+        """What it gains, by which advice is ranked: of the cost where that is known, else of the hit rate."""
+        if self.cost is not None and self.new_cost is not None:
+            return self.cost - self.new_cost
+        return (self.new_hit_rate or 0.0) - (self.hit_rate or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
 class Analysis:
     """The result of `analyze`."""
 
@@ -384,6 +434,7 @@ class Analysis:
     by: Sequence[str] = ()
     curves: Curves = Curves()
     savings: Sequence[Saving] = ()
+    advice: Sequence[Advice] = ()
     findings: Sequence[LogFinding] = ()
     source_findings: Sequence[StaticFinding] | None = None
     what_if: Sequence[WhatIf] = ()

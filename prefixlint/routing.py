@@ -83,27 +83,30 @@ _MINUTE = 60.0
 
 
 class Spill:
-    """A provider's routing: by the prompt's head and a key of the request's, to one machine as long as it keeps up.
+    """A provider's routing: by the prompt's head and a key of the request's, to the first machine that has room.
 
-    `rate` requests a minute with one head (`head` tokens) and key go to its first machine, as many more to its second,
-    and so on. Machines are numbered as they appear; those of different heads are one, since what they hold has nothing
-    in common. `spilled` counts the requests that went past the first machine.
+    Each machine takes `rate` requests of any minute with one head (`head` tokens) and key; what comes faster goes to
+    the next one, and so on. Machines are numbered as they appear; those of different heads are one, since what they
+    hold has nothing in common. `spilled` counts the requests that went past the first machine.
     """
 
     def __init__(self, rate: int, head: int) -> None:
         self._rate, self._head = rate, head
-        self._recent: dict[Hashable, deque[float]] = {}
+        self._recent: dict[Hashable, list[deque[float]]] = {}
         self._machines: dict[tuple[Hashable, int], int] = {}
         self.spilled = 0
 
     def __call__(self, passenger: Passenger, _running: Sequence[int] = ()) -> int:
         """Choose a machine; requests come in the order of their times (seconds)."""
         head = (passenger.namespace, passenger.key, passenger.prompt[: self._head].tobytes())
-        recent = self._recent.setdefault(head, deque())
-        while recent and recent[0] <= passenger.time - _MINUTE:
-            recent.popleft()
-        level = len(recent) // self._rate
-        recent.append(passenger.time)
+        machines = self._recent.setdefault(head, [])
+        for recent in machines:
+            while recent and recent[0] <= passenger.time - _MINUTE:
+                recent.popleft()
+        level = next((i for i, recent in enumerate(machines) if len(recent) < self._rate), len(machines))
+        if level == len(machines):
+            machines.append(deque())
+        machines[level].append(passenger.time)
         self.spilled += level > 0
         return self._machines.setdefault((passenger.key, level), len(self._machines))
 

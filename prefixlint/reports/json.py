@@ -10,6 +10,7 @@ import orjson
 
 from prefixlint.logfindings import as_json as as_finding
 from prefixlint.reports import Look
+from prefixlint.reports import _advice as advice
 from prefixlint.reports import _whatif as whatif
 from prefixlint.reports import _worth as worth
 from prefixlint.results import (
@@ -99,6 +100,7 @@ def as_json(result: Analysis) -> dict[str, Any]:
         **whatif.as_json(result),
         "curves": worth.curves(result.curves),
         "savings": [worth.saving(s) for s in result.savings],
+        "advice": [advice.as_json(a) for a in result.advice],
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from prefixlint.model import MissCause
 from prefixlint.reports import Look
+from prefixlint.reports._advice import advice
 from prefixlint.reports._causes import causes, in_source
 from prefixlint.reports._misses import WORDS
 from prefixlint.reports._terminal import (
@@ -65,6 +66,7 @@ def analysis(result: Analysis, look: Look) -> str:
         _prefixes(result, style, look),
         memory(result, style, look.width),
         worth(result, style, look.width),
+        advice(result, style, look.width),
         _counting(result, style, look),
         _notes(result, style, look.width),
         _skipped(result, style, look),

@@ -1,0 +1,86 @@
+"""How advice looks, in JSON and in text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefixlint.reports._terminal import Style, count, percent, visible, wrap
+from prefixlint.results import Advice, Analysis, MarkAdvice
+from prefixlint.spots import lifetime
+
+_INDENT = "    "
+
+
+def as_json(one: Advice) -> dict[str, Any]:
+    """Give a piece of advice as JSON values."""
+    return {
+        "kind": one.kind,
+        "engine": one.engine,
+        "advice": one.text,
+        "command": one.command,
+        "hit_rate": one.hit_rate,
+        "new_hit_rate": one.new_hit_rate,
+        "cost": one.cost,
+        "new_cost": one.new_cost,
+        "money_saved": one.money,
+        "currency": one.currency,
+        "tokens": one.tokens,
+        "gib": one.gib,
+        "marks": [_mark(mark) for mark in one.marks],
+    }
+
+
+def _mark(mark: MarkAdvice) -> dict[str, Any]:
+    return {
+        "place": mark.place,
+        "ttl_s": mark.ttl,
+        "read_tokens": mark.read_tokens,
+        "written_tokens": mark.written_tokens,
+        "gain": mark.gain,
+        "reads_per_write": mark.reads,
+        "break_even_reads": mark.break_even,
+    }
+
+
+def advice(result: Analysis, style: Style, width: int) -> list[str]:
+    """Show what to change, what gains most first, each with its gain and the command that shows it."""
+    if not result.advice:
+        return []
+    lines = [style.bold("Advice, from what this log shows")]
+    for one in result.advice:
+        lines += [style.bold(line) for line in wrap(f"{one.engine}: {one.text}", width, first="  ", indent=_INDENT)]
+        lines += wrap(_gain(one), width, first=_INDENT, indent=_INDENT)
+        for mark in one.marks:
+            lines += wrap(_mark_text(mark), width, first=_INDENT, indent=_INDENT + "  ")
+        # one line, however long: it is there to be copied
+        lines.append(style.dim(f"{_INDENT}$ {visible(one.command)}"))
+    return lines
+
+
+def _gain(one: Advice) -> str:
+    parts = []
+    if one.hit_rate is not None:
+        parts.append(f"hit rate {percent(one.hit_rate)} -> {percent(one.new_hit_rate)}")
+    elif one.new_hit_rate is not None:
+        parts.append(f"hit rate {percent(one.new_hit_rate)}")
+    if one.cost is not None:
+        parts.append(f"prompts cost {percent(one.cost)} -> {percent(one.new_cost)} of what they would without a cache")
+    if one.money is not None:
+        parts.append(
+            f"{one.money:,.2f} {one.currency} less" if one.money >= 1 else f"{one.money:.3g} {one.currency} less"
+        )
+    return "; ".join(parts)
+
+
+def _mark_text(mark: MarkAdvice) -> str:
+    name = mark.place if mark.ttl is None else f"{mark.place} for {lifetime(mark.ttl)}"
+    text = f"{name}: {_more(mark.read_tokens)} read and {_more(mark.written_tokens)} written"
+    text += f", {percent(mark.gain)} of the cost"
+    if mark.reads is not None and mark.break_even:
+        pay = "1 pays" if mark.break_even == 1 else f"{mark.break_even} pay"
+        text += f"; {mark.reads:,.1f} are read for each one written, and {pay} for it"
+    return text
+
+
+def _more(tokens: int) -> str:
+    return f"{count(tokens)} tokens more" if tokens >= 0 else f"{count(-tokens)} tokens fewer"
