@@ -55,8 +55,7 @@ def _for(case: Case, name: str, rate: int) -> Advice | None:
         money=None if paid is None or new_paid is None else paid - new_paid,
         currency=None if priced is None else priced.currency,
     )
-    gain = (advice.new_hit_rate or 0.0) - (advice.hit_rate or 0.0)
-    return advice if min(gain, advice.gain) >= LEAST or advice.gain >= LEAST else None
+    return advice if advice.gain >= LEAST else None
 
 
 def _rate(case: Case, name: str, rule: str) -> float:

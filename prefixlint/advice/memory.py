@@ -77,9 +77,10 @@ def _larger(case: Case, size: PoolSize, now: _Now) -> Iterator[Advice]:
     wanted = size.reach.get(_SHARE)
     if wanted is None or wanted + now.running <= now.tokens:
         return
-    asked = wanted + now.running + _largest(case, size.engine)
+    reached = wanted + now.running
+    asked = reached + _largest(case, size.engine)
     text = f"give the pool {_tokens(case, asked)}"
-    yield _advice(case, size, now, _Asked("pool", text, asked, asked), capacity=str(asked))
+    yield _advice(case, size, now, _Asked("pool", text, reached, asked), capacity=str(asked))
     doubled = _doubled(case, size, now)
     if doubled is not None:
         kind = _HALVED[case.server.kv_dtype]
@@ -95,7 +96,7 @@ def _larger(case: Case, size: PoolSize, now: _Now) -> Iterator[Advice]:
 
 
 def _largest(case: Case, name: str) -> int:
-    """Give the tokens of the largest prompt: the curve is that of caches between requests, and one has to fit beside."""
+    """Give the tokens of the largest prompt: the curve is of caches between requests, and one has to fit beside."""
     return int(case.served[name].prompt.max(initial=0))
 
 
@@ -124,7 +125,7 @@ def _to_ask_for(case: Case, size: PoolSize) -> Iterator[Advice]:
     if size.knee < wanted:
         knee = f"{_tokens(case, size.knee)} ({100 * (size.knee_hit_rate or 0):.1f} %)"
         text += f"; from {knee} on more memory gives less than its share"
-    yield _advice(case, size, None, _Asked("pool", text, asked, asked), capacity=str(asked))
+    yield _advice(case, size, None, _Asked("pool", text, wanted, asked), capacity=str(asked))
 
 
 def _advice(case: Case, size: PoolSize, now: _Now | None, asked: _Asked, **changes: str | None) -> Advice:
