@@ -255,7 +255,8 @@ def test_a_larger_pool_or_a_second_tier(rounds, model):
     result = analyze(rounds, "--model", model, "--engine", "vllm", "--capacity", 1600)
     (pool,), (tier,) = advice(result, "pool"), advice(result, "host_tier")
     assert pool["tokens"] > 1600
-    assert proven(pool)["hit_rate"] == pytest.approx(pool["new_hit_rate"], abs=0.02)
+    # the pool has room for the largest prompt besides, which others use while it does not run
+    assert pool["new_hit_rate"] - 0.01 <= proven(pool)["hit_rate"] <= pool["new_hit_rate"] + 0.05
     assert pool["new_hit_rate"] > pool["hit_rate"] + 0.3
     assert "--kv-offloading-size" in tier["advice"]
     shown = proven(tier)
@@ -290,7 +291,7 @@ def test_without_a_pool_the_size_to_ask_for(rounds, model):
     (size,) = [s for s in result["curves"]["pools"] if s["engine"] == found["engine"]]
     assert found["tokens"] == size["reach"]["0.95"] + 420  # and room for a request
     assert found["new_hit_rate"] >= 0.95 * size["ceiling"]
-    assert proven(found)["hit_rate"] == pytest.approx(found["new_hit_rate"], abs=0.02)
+    assert found["new_hit_rate"] - 0.01 <= proven(found)["hit_rate"] <= size["ceiling"]
 
 
 def test_enough_memory_needs_no_more(rounds, model):
