@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from prefixlint import discover, fix, lint, logchecks, outcomecache, rulebook, sources, suppress
+from prefixlint import discover, fix, lint, logchecks, moves, outcomecache, rulebook, sources, suppress
 from prefixlint.discover import Found
 from prefixlint.errors import NoInputError
 from prefixlint.fillers import fillers
@@ -76,8 +76,12 @@ def check(
     cache: bool = True,
     known: Mapping[str, Rule] | None = None,
     overrides: Mapping[str, bytes] | None = None,
+    moves_: bool = False,
 ) -> CheckResult:
-    """Check files and folders; `overrides` are bytes to read instead of those on disk."""
+    """Check files and folders; `overrides` are bytes to read instead of those on disk.
+
+    With `moves_`, findings carry moves of text as fixes: they take a second reading of each file.
+    """
     rules = rulebook.rules() if known is None else known
     chosen = enabled(config, rules)
     exclude = (*config.exclude, *config.extend_exclude)
@@ -102,6 +106,8 @@ def check(
                 touched[span.path] = data
     only = _below([*outcome.findings, *logged], found.paths)
     only = [f if f.fix is None or fix.valid(f.fix, touched) else replace(f, fix=None) for f in only]
+    if moves_:
+        only = [replace(f, fix=f.fix or moves.offer(f, touched.get(f.group.path, b""))) if f.group else f for f in only]
     left, silenced = suppress.apply(only, {p: touched[p] for p in touched if p in set(found.paths)}, rules, chosen)
     left, patterned = _per_file(left, config, rules)
     left = _numbered(left, touched)

@@ -77,6 +77,7 @@ def check(paths: tuple[str, ...], **options: Any) -> None:
             cache=not options["no_cache"],
             known=known,
             overrides=overrides,
+            moves_=options["unsafe_fixes"],
         )
         return found if old is None else checkrun.without(found, old, f"not new since {options['diff_base']}")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -30,9 +31,15 @@ def valid(fix: Fix, files: Mapping[str, bytes]) -> bool:
     """Tell whether a fix leaves each Python file it touches a program; what it wraps must be an expression."""
     for path, edits in _by_path(fix.edits).items():
         data = files.get(path)
-        if data is None or (path.endswith(".py") and not _parses(splice(data, edits))):
+        if data is None or (path.endswith(".py") and not _parses(new := splice(data, edits))):
+            return False
+        if path.endswith(".py") and len(_AWAITED.findall(new)) > len(_AWAITED.findall(data)):
             return False
     return True
+
+
+_AWAITED = re.compile(rb"\bawait\s+sorted\(")
+"""What becomes of a wrapped coroutine: it parses, and fails when it runs."""
 
 
 def _parses(data: bytes) -> bool:
@@ -55,7 +62,7 @@ def _by_path(edits: Iterable[Edit]) -> dict[str, list[Edit]]:
 def splice(data: bytes, edits: Iterable[Edit]) -> bytes:
     """Apply edits that do not overlap."""
     out = data
-    for edit in sorted(edits, key=lambda e: (e.span.start, e.span.end), reverse=True):
+    for edit in reversed(sorted(edits, key=lambda e: (e.span.start, e.span.end))):  # noqa: C413 (keeps equal ones in order)
         out = out[: edit.span.start] + edit.text.encode() + out[edit.span.end :]
     return out
 
@@ -63,12 +70,32 @@ def splice(data: bytes, edits: Iterable[Edit]) -> bytes:
 def apply(findings: Iterable[Finding], files: Mapping[str, bytes], recheck: Recheck, *, unsafe: bool) -> Fixed:
     """Apply the fixes of findings that do not overlap.
 
-    Those of a file that do not prove themselves are all left out.
+    Of those that do not prove themselves, the ones of the rules concerned are left out, file by file.
     """
-    chosen: dict[str, list[Finding]] = defaultdict(list)
-    edits: dict[str, list[Edit]] = defaultdict(list)
     before = list(findings)
-    for finding in before:
+    chosen = _chosen(before, unsafe=unsafe)
+    changed: dict[str, bytes] = {}
+    while chosen:
+        edits = _by_path(edit for finding in chosen for edit in _fix(finding).edits)
+        changed = {path: splice(files[path], own) for path, own in edits.items() if path in files}
+        refused = _refused(before, chosen, recheck(changed))
+        if not refused:
+            break
+        left = [finding for finding in chosen if not _concerned(finding, refused)]
+        chosen = left if len(left) < len(chosen) else []
+    return Fixed(changed if chosen else {}, tuple(sorted(chosen, key=lambda f: (f.span.path, f.span.start))))
+
+
+def _fix(finding: Finding) -> Fix:
+    assert finding.fix is not None, "only findings with a fix are chosen"
+    return finding.fix
+
+
+def _chosen(findings: Iterable[Finding], *, unsafe: bool) -> list[Finding]:
+    """Give the findings whose fixes can be applied together."""
+    chosen: list[Finding] = []
+    edits: dict[str, list[Edit]] = defaultdict(list)
+    for finding in findings:
         fix = finding.fix
         if fix is None or (fix.applicability is Applicability.UNSAFE and not unsafe):
             continue
@@ -77,33 +104,52 @@ def apply(findings: Iterable[Finding], files: Mapping[str, bytes], recheck: Rech
             continue
         for path, own in paths.items():
             edits[path].extend(own)
-        chosen[finding.span.path].append(finding)
-    changed = {path: splice(files[path], own) for path, own in edits.items() if own and path in files}
-    while changed:
-        refused = _refused(before, chosen, recheck(changed))
-        if not refused:
-            break
-        changed = {path: data for path, data in changed.items() if path not in refused}
-        for path in refused:
-            chosen.pop(path, None)
-    applied = tuple(finding for path in sorted(chosen) if path in changed for finding in chosen[path])
-    return Fixed(changed, applied)
+        chosen.append(finding)
+    return chosen
 
 
 def _overlap(one: Edit, two: Edit) -> bool:
-    return (one.span.start < two.span.end and two.span.start < one.span.end) or one.span == two.span
+    """Tell whether edits get into each other's way; texts that differ and are put in at one place follow in order."""
+    if one.span == two.span:
+        return one.span.start < one.span.end or one.text == two.text
+    return one.span.start < two.span.end and two.span.start < one.span.end
 
 
-def _refused(before: Iterable[Finding], chosen: Mapping[str, list[Finding]], after: Iterable[Finding]) -> set[str]:
-    """Give the files in which a fix did not remove its finding, or brought a new one."""
-    old = Counter((finding.span.path, finding.rule.code) for finding in before)
-    new = Counter((finding.span.path, finding.rule.code) for finding in after)
-    refused = {path for (path, code), count in new.items() if count > old[path, code] and path in chosen}
-    for path, fixed in chosen.items():
-        gone = Counter(finding.rule.code for finding in fixed)
-        if any(new[path, code] > old[path, code] - count for code, count in gone.items()):
-            refused.add(path)
-    return refused
+def _concerned(finding: Finding, refused: set[tuple[str, str]]) -> bool:
+    """Tell whether a fix belongs to a rule and a file in which something is wrong; `*` are all rules."""
+    paths = {finding.span.path, *(edit.span.path for edit in _fix(finding).edits)}
+    return any((path, code) in refused for path in paths for code in (finding.rule.code, "*"))
+
+
+def _refused(before: Iterable[Finding], chosen: Iterable[Finding], after: Iterable[Finding]) -> set[tuple[str, str]]:
+    """Give (path, rule) where fixes did not remove their findings, and (path, `*`) where they brought a new one.
+
+    A moved line may still be reported (a clock behind all static text, a conversation following): then the static
+    tokens behind it must be gone.
+    """
+    before, after = list(before), list(after)
+    old, new = _counted(before), _counted(after)
+    refused = {(path, "*") for (path, code), count in new.items() if count > old[path, code]}
+    gone = _counted(finding for finding in chosen if _fix(finding).applicability is Applicability.SAFE)
+    refused |= {key for key, count in gone.items() if new[key] > old[key] - count}
+    moved = _tokens(finding for finding in chosen if _fix(finding).applicability is Applicability.UNSAFE)
+    had, have = _tokens(before), _tokens(after)
+    return refused | {key for key, tokens in moved.items() if have[key] > had[key] - _MOST * tokens}
+
+
+_MOST = 0.9
+"""Share of the static tokens behind a moved line that must no longer be behind it."""
+
+
+def _counted(findings: Iterable[Finding]) -> Counter[tuple[str, str]]:
+    return Counter((finding.span.path, finding.rule.code) for finding in findings)
+
+
+def _tokens(findings: Iterable[Finding]) -> Counter[tuple[str, str]]:
+    out: Counter[tuple[str, str]] = Counter()
+    for finding in findings:
+        out[finding.span.path, finding.rule.code] += finding.tokens_at_risk or 0
+    return out
 
 
 def diff(files: Mapping[str, bytes], fixed: Mapping[str, bytes]) -> str:
