@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,8 @@ from prefixlint.tokens import Encoder
 Counts = NDArray[np.int64]
 Rows = NDArray[np.intp]
 Again = Callable[[Iterable[tuple[str, int, int]]], Iterator[Request]]
+
+_TEXTS = 8192  # short texts around differences that are kept while they are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,11 @@ class Pieces:
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
         self._lengths: dict[int, int] = {}
-        self.decode = encoder.decode
+        self._decode = lru_cache(_TEXTS)(lambda ids: encoder.decode(np.frombuffer(ids, np.uint32)))
+
+    def decode(self, ids: attribute.Ids) -> str:
+        """Give the text of some tokens; the same few stand where the members of a family part."""
+        return self._decode(ids.tobytes())
 
     def piece(self, segment: int) -> attribute.Ids:
         """Give the token ids of a segment."""
@@ -88,7 +95,7 @@ class Pieces:
     def sizes(self, segments: attribute.Ids) -> Counts:
         """Give the number of tokens of each segment."""
         if not self._encoder.whole:
-            return np.diff(self._encoder.bounds(segments))
+            return self._encoder.sizes(segments)
         return np.fromiter((self._length(s) for s in segments.tolist()), np.int64, segments.size)
 
     def _length(self, segment: int) -> int:
@@ -162,8 +169,7 @@ def _partings(material: Material, partners: Sequence[int]) -> list[attribute.Par
     served = next(iter(material.replay.engines.values()))
     pieces = Pieces(material.encoder)
     found: list[attribute.Parting | None] = []
-    for position, (row, partner) in enumerate(zip(rows, partners, strict=True)):
-        new = served.prompt[position] - served.shared[position]
+    for row, partner, new in zip(rows, partners, (served.prompt - served.shared).tolist(), strict=True):
         if partner < 0 or new <= 0:
             found.append(None)
             continue

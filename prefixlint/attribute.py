@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from prefixlint.bodies import common_prefix
 from prefixlint.model import BlockHashes
+from prefixlint.radix import common
 from prefixlint.redact import Redactor
 from prefixlint.results import Excerpt
 
@@ -77,9 +78,7 @@ class Place:
 
 def part(segments: Segments, earlier: Ids, later: Ids) -> tuple[int, str, int, int] | None:
     """Compare two prompts given as segment ids: what a Parting holds; None where the later one only goes on."""
-    n = min(earlier.size, later.size)
-    same = earlier[:n] == later[:n]
-    k = n if n == 0 or same.all() else int(same.argmin())
+    k = common(earlier, later)
     if k == earlier.size:
         return None
     sizes = segments.sizes(later)
@@ -87,10 +86,10 @@ def part(segments: Segments, earlier: Ids, later: Ids) -> tuple[int, str, int, i
     if k == later.size:
         return k, "", start, 0
     a, b = segments.piece(int(earlier[k])), segments.piece(int(later[k]))
-    at = _equal(a, b)
+    at = common(a, b)
     if at == a.size and k == earlier.size - 1:
         return None
-    lost = _equal(a[at:][::-1], b[at:][::-1]) + _found_again(sizes[k + 1 :], earlier[k + 1 :], later[k + 1 :])
+    lost = common(a[at:][::-1], b[at:][::-1]) + _found_again(sizes[k + 1 :], earlier[k + 1 :], later[k + 1 :])
     return k, _context(segments, a, b, at), start + at, lost
 
 
@@ -177,12 +176,6 @@ def excerpt(earlier: str, later: str, char: int, lead: str = "", *, redactor: Re
 
 def _side(text: str) -> str:
     return text if len(text) <= _SIDE else text[: _SIDE - 1] + "…"
-
-
-def _equal(a: Ids, b: Ids) -> int:
-    n = min(a.size, b.size)
-    same = a[:n] == b[:n]
-    return n if n == 0 or same.all() else int(same.argmin())
 
 
 def _found_again(sizes: Counts, earlier: Ids, later: Ids) -> int:

@@ -19,7 +19,7 @@ import numpy as np
 from prefixlint.accesses import Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -287,7 +287,7 @@ def write_ttl_hits(
     new[1:] = accesses.atom[order[1:]] != accesses.atom[order[:-1]]
     # What is used once is never alive; most of a log is such.
     several = np.flatnonzero(~new | np.append(~new[1:], np.zeros(min(1, new.size), bool)))
-    times_again, new_again = when[several].tolist(), new[several].tolist()
+    times_again, new_again = when[several], new[several]
     tokens = accesses.tokens if counted is None else np.where(counted[accesses.request], accesses.tokens, 0.0)
     begins = np.searchsorted(accesses.request, accesses.request, side="left")
     hits = []
@@ -300,14 +300,23 @@ def write_ttl_hits(
     return np.array(hits)
 
 
-def _alive(times: list[float], new: list[bool], lifetime: float) -> list[bool]:
-    """Say of each use of a block, blocks one after the other, whether what was written last has not expired."""
-    alive, written = [], 0.0
-    for time, first in zip(times, new, strict=True):
-        lives = not first and time - written <= lifetime
-        alive.append(lives)
-        if not lives:
-            written = time
+def _alive(times: Floats, new: Bools, lifetime: float) -> Bools:
+    """Say of each use of a block, blocks one after the other, whether what was written last has not expired.
+
+    Behind a longer break it has in any case, and in a run without one that is short as a whole it has not.
+    """
+    begins = new.copy()
+    begins[1:] |= np.diff(times) > lifetime
+    alive = ~begins
+    starts = np.flatnonzero(begins)
+    stops = np.append(starts[1:], times.size)[: starts.size]
+    long = times[stops - 1] - times[starts] > lifetime
+    for start, stop in zip(starts[long].tolist(), stops[long].tolist(), strict=True):
+        written = times[start]
+        for at, time in enumerate(times[start:stop].tolist(), start):
+            if time - written > lifetime:
+                alive[at] = False
+                written = time
     return alive
 
 
@@ -331,12 +340,26 @@ def replica_hits(
     `capacity` None is a pool without a limit; `counted` leaves requests out of the sum.
     """
     if capacity is None:
-        count = int(replica.max(initial=0)) + 1
-        hit = last_use(accesses.atom * count + replica[accesses.request]) >= 0
-        hit &= True if counted is None else counted[accesses.request]
-        return float(accesses.tokens[hit].sum()) / accesses.rate
+        return spread_hits(accesses, [replica], counted=counted)[0]
     parts = (accesses.select(replica == one) for one in np.unique(replica))
     return float(sum(float(capacity_curve(part, order, counted=counted).hit(capacity)) for part in parts))
+
+
+def spread_hits(accesses: Accesses, spreads: Iterable[Ints], *, counted: Bools | None = None) -> list[float]:
+    """Give, for each way to spread requests over replicas (a number from 0), the tokens hit in pools without a limit."""
+    tokens, wanted = accesses.tokens, True if counted is None else counted[accesses.request]
+    by_atom = np.argsort(accesses.atom, kind="stable")
+    atom, request = accesses.atom[by_atom], accesses.request[by_atom]
+    hits = []
+    for replica in spreads:
+        small = np.uint16 if replica.max(initial=0) < 1 << 16 else np.int64  # which numpy sorts in one pass
+        place = replica[request].astype(small)
+        order = np.argsort(place, kind="stable")
+        same = (np.diff(place[order]) == 0) & (np.diff(atom[order]) == 0)
+        hit = np.zeros(atom.size, bool)
+        hit[by_atom[order[1:][same]]] = True
+        hits.append(float(tokens[hit & wanted].sum()) / accesses.rate)
+    return hits
 
 
 def routed(route: Route, requests: int, replicas: int, *, sessions: Ints | None = None, seed: int = 0) -> Ints:

@@ -199,13 +199,13 @@ class _Engine:
         routes: tuple[capacity.Route, ...] = ("round-robin",)
         if setting.sessions is not None:
             routes += ("session",)
-        found = []
-        for route in routes:
-            for number in _REPLICAS:
-                replica = capacity.routed(route, count, number, sessions=setting.sessions)
-                hits = capacity.replica_hits(accesses, replica, counted=setting.counted)
-                found.append(ReplicaPoint(self._engine.name, number, route, hits / total))
-        return found
+        ways = [(route, number) for route in routes for number in _REPLICAS]
+        spreads = (capacity.routed(route, count, number, sessions=setting.sessions) for route, number in ways)
+        hits = capacity.spread_hits(accesses, spreads, counted=setting.counted)
+        return [
+            ReplicaPoint(self._engine.name, number, route, hit / total)
+            for (route, number), hit in zip(ways, hits, strict=True)
+        ]
 
     def _scaled(self, tokens: float) -> int:
         return round(tokens * self._factor)

@@ -94,9 +94,11 @@ def common(a: Ids, b: Ids) -> int:
         head = common(a[:_PROBE], b[:_PROBE])
         if head < _PROBE:
             return head
+    if n == 0:
+        return 0
     same = a[:n] == b[:n]
-    first = int(same.argmin()) if n else 0
-    return n if n == 0 or same[first] else first
+    first = int(same.argmin())
+    return n if same[first] else first
 
 
 class PrefixIndex:

@@ -44,6 +44,7 @@ class Store:
         self._start = array("q")
         self._ranges: dict[int, list[tuple[int, int]]] = {}  # where the tokens of a long segment lie
         self._ids: Ids = np.empty(1 << 12, np.uint32)
+        self._shown = _read_only(self._ids)
         self._used = 0
 
     def add_text(self, text: str) -> int:
@@ -90,9 +91,9 @@ class Store:
                 self._texts[segment] = None
 
     def join(self, segments: Segments) -> Ids:
-        """Give the tokens of segments one after the other; RuntimeError where one is not encoded yet."""
+        """Give the tokens of segments one after the other, read-only; RuntimeError where one is not encoded yet."""
         numbers = segments.tolist() if isinstance(segments, np.ndarray) else segments
-        starts, lengths, ranges, ids = self._start, self.length, self._ranges, self._ids
+        starts, lengths, ranges, ids = self._start, self.length, self._ranges, self._shown
         parts = []
         for segment in numbers:
             long = ranges.get(segment)
@@ -103,7 +104,13 @@ class Store:
             if length < 0:
                 raise RuntimeError("a segment is not tokenized yet: call flush() first")
             parts.append(ids[at : at + length])
+        if len(parts) == 1:
+            return parts[0]
         return np.concatenate(parts) if parts else np.empty(0, np.uint32)
+
+    def sizes(self, segments: Ids) -> NDArray[np.int64]:
+        """Give the number of tokens of each segment, QUEUED where one is not encoded yet."""
+        return np.frombuffer(self.length, np.int64)[segments]
 
     def text_of(self, segment: int) -> str:
         """Give a segment's text."""
@@ -152,10 +159,16 @@ class Store:
             # pages that are not written to cost no memory, copying does
             grown = np.empty(max(end, self._ids.size * 4), np.uint32)
             grown[:at] = self._ids[:at]
-            self._ids = grown
+            self._ids, self._shown = grown, _read_only(grown)
         self._ids[at:end] = ids
         self._used = end
         return at
+
+
+def _read_only(ids: Ids) -> Ids:
+    view = ids.view()
+    view.flags.writeable = False
+    return view
 
 
 def _key(text: str) -> Key:

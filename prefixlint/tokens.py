@@ -137,13 +137,24 @@ class Encoder:
             return self._whole_bounds(segments)
         return np.concatenate(([0], np.cumsum([self._store.length[s] for s in segments]))).astype(np.int64)
 
+    def sizes(self, segments: Ids) -> NDArray[np.int64]:
+        """Give the number of tokens of each segment; RuntimeError where prompts are encoded whole, so that none has one.
+
+        RuntimeError as well where a flush is missing.
+        """
+        sizes = self._store.sizes(segments)
+        if self.whole or (sizes < 0).any():
+            raise RuntimeError("these segments have no tokens of their own")
+        return sizes
+
     def text(self, segment: int) -> str:
         """Give a segment's text; for tokens added by the tokenizer, and chunks of token ids, what they decode to."""
         return self._store.text_of(segment)
 
     def decode(self, ids: Sequence[int] | Ids) -> str:
         """Give the text of some tokens, special ones included; ids that the vocabulary lacks vanish."""
-        return str(self._slow.decode([int(i) for i in ids], skip_special_tokens=False))
+        numbers = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+        return str(self._slow.decode(numbers, skip_special_tokens=False))
 
     def special_ids(self, contents: Iterable[str]) -> list[int]:
         """Give the ids of these tokens of the vocabulary; those that it lacks are left out."""
