@@ -346,7 +346,7 @@ def replica_hits(
 
 
 def spread_hits(accesses: Accesses, spreads: Iterable[Ints], *, counted: Bools | None = None) -> list[float]:
-    """Give, for each way to spread requests over replicas (a number from 0), the tokens hit in pools without a limit."""
+    """Give the tokens hit in pools without a limit for each way to spread requests over replicas (a number from 0)."""
     tokens, wanted = accesses.tokens, True if counted is None else counted[accesses.request]
     by_atom = np.argsort(accesses.atom, kind="stable")
     atom, request = accesses.atom[by_atom], accesses.request[by_atom]

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from threading import Lock
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -43,6 +44,7 @@ _KNOWN_TOOL_LISTS = 256
 _PATIENCE = 3  # conversations on which a template may have to be stopped before it has rendered any
 _ROUTES: tuple[Route, ...] = ("vllm", "sglang")
 _RESERVED = ("messages", "tools", "chat_template", "tokenize", "add_generation_prompt", "continue_final_message")
+_PLAIN = {"role", "content"}
 _REASONING = ("reasoning_content", "thinking", "reasoning")  # the order in which transformers looks
 _END = "END-OF-ANSWER-MARK"
 _TAG = "CONTINUE_FINAL_MESSAGE_TAG "  # transformers' own, so that templates that trim behave the same
@@ -56,12 +58,14 @@ class _Compiled:
         self.environment = Environment()
         self.template, self.formats = _compile(self.environment, source)
         self.knows_developer = '"developer"' in source or "'developer'" in source
+        self._one_at_a_time = Lock()
 
     def render(self, variables: dict[str, Any], time: float | None) -> str:
         environment = self.environment
-        environment.begin(time)
         try:
-            return str(environment.concat(self.template.root_render_func(self.template.new_context(variables))))
+            with self._one_at_a_time:
+                environment.begin(time)
+                return str(environment.concat(self.template.root_render_func(self.template.new_context(variables))))
         except (LimitError, jinja2.exceptions.SecurityError, RecursionError, MemoryError, OverflowError) as error:
             raise self._stopped(error) from error
         except Exception as error:  # a template is a foreign program: what it raises is its answer
@@ -105,8 +109,7 @@ def _compile(environment: Environment, source: str) -> tuple[jinja2.Template, di
     try:
         tree = environment.parse(source)
         formats: dict[Route, ContentFormat] = {route: content_format(tree, source, route) for route in _ROUTES}
-        code = environment.compile(tree)
-        return jinja2.Template.from_code(environment, code, environment.make_globals(None)), formats
+        return environment.load(tree), formats
     except jinja2.exceptions.TemplateSyntaxError as error:
         raise TemplateError(
             f"the chat template does not compile (line {error.lineno}): {error.message}",
@@ -226,7 +229,7 @@ class ChatTemplate:
         """
         if not messages:
             raise TemplateRefusedError("the conversation is empty", slug="template-refused")
-        chat = [_as_transformers(message) for message in messages]
+        chat = [m if m.keys() == _PLAIN and None not in m.values() else _as_transformers(m) for m in messages]
         final: str | None = None
         if continue_final_message:
             final = chat[-1].get("content")

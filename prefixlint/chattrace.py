@@ -71,17 +71,13 @@ class Traced:
         self._environment.begin(None)
         try:
             self._tree = self._environment.parse(source)
-            self._template = self._compile(self._tree)
+            self._template = self._environment.load(self._tree)
         except jinja2.exceptions.TemplateSyntaxError as error:
             raise TemplateError(
                 f"the chat template does not compile (line {error.lineno}): {error.message}", slug="template-syntax"
             ) from error
         except Exception as error:  # Jinja and Python report nesting and size in many ways
             raise TemplateError(f"the chat template does not compile: {error}", slug="template-syntax") from error
-
-    def _compile(self, tree: nodes.Template) -> jinja2.Template:
-        environment = self._environment
-        return jinja2.Template.from_code(environment, environment.compile(tree), environment.make_globals(None))
 
     def render(self, variables: Mapping[str, Any], time: float | None = None) -> str | None:
         """Give the text for these variables, None where the template refuses them or must be stopped."""
@@ -187,7 +183,7 @@ class Traced:
                 new += [_data(f"{_OPEN}{number}{_NUMBERED}", child), child, _data(_CLOSE, child)]
             output.nodes = new
         try:
-            return self._compile(self._tree)
+            return self._environment.load(self._tree)
         finally:
             for output, children in zip(outputs, plain, strict=True):
                 output.nodes = children

@@ -8,7 +8,6 @@ The budget makes a refusal depend on the template and its input only; the clock 
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
@@ -29,12 +28,14 @@ class LimitError(Exception):
     """A template asked for more than the budget, or for something that is never the same twice."""
 
 
-class Meter(threading.local):
-    """The budget of the rendering that runs in this thread."""
+class Meter:
+    """The budget of one rendering at a time."""
 
-    left = 0
-    _mark = 0
-    _deadline = 0.0
+    __slots__ = ("_deadline", "_mark", "left")
+
+    def __init__(self) -> None:
+        self.left = self._mark = 0
+        self._deadline = 0.0
 
     def fill(self, budget: int | None = None) -> None:
         """Start a rendering that may spend `budget` units, `BUDGET` if None."""
@@ -146,6 +147,11 @@ class Guards:
 
     def add(self, *operands: Any) -> Any:
         """Do what a chain of `+` does."""
+        if len(operands) == 2:
+            left, right = operands
+            if type(left) is str and type(right) is str:
+                self.meter.text(len(left) + len(right))
+                return left + right
         for operand in operands:
             if type(operand) is not str:
                 return self._add_pairwise(operands)

@@ -7,7 +7,6 @@ a template asks for what is random, for automatic escaping, or for more than its
 from __future__ import annotations
 
 import json
-import threading
 import types
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ import jinja2
 import jinja2.ext
 from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, Frame
+from jinja2.idtracking import VAR_LOAD_PARAMETER
 from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedFormatter
 from jinja2.utils import Namespace
@@ -81,9 +81,30 @@ class _MeteredCode(CodeGenerator):
             self.write(", ")
         self.write("))")
 
+    def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:  # noqa: N802
+        if node.attr in _DICT_ATTRIBUTES or not self._key(node.node, node.attr, "getattr", frame):
+            super().visit_Getattr(node, frame)
+
+    def _key(self, node: nodes.Expr, key: str, otherwise: str, frame: Frame) -> bool:
+        """Look a key up in place where a variable holds a dict that has it, as the environment would; else ask that.
+
+        False, and nothing written, where the node is no variable that is known to be there (as those of loops are).
+        """
+        if not isinstance(node, nodes.Name) or node.ctx != "load":
+            return False
+        name = frame.symbols.ref(node.name)
+        load = frame.symbols.find_load(name)
+        if load is None or load[0] != VAR_LOAD_PARAMETER or self.parameter_is_undeclared(name):
+            return False
+        known = f"{name}[{key!r}] if type({name}) is dict and {key!r} in {name}"
+        self.write(f"({known} else environment.{otherwise}({name}, {key!r}))")
+        return True
+
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802
         if not isinstance(node.arg, nodes.Slice):
-            super().visit_Getitem(node, frame)
+            key = node.arg.value if isinstance(node.arg, nodes.Const) else None
+            if type(key) is not str or not self._key(node.node, key, "getitem", frame):
+                super().visit_Getitem(node, frame)
             return
         self.write("environment.cut(")
         self.visit(node.node, frame)
@@ -219,7 +240,7 @@ class _Formatter(SandboxedFormatter):
 
 
 class Environment(ImmutableSandboxedEnvironment):
-    """One environment serves one template in any number of threads; `begin` starts a rendering in this thread."""
+    """One environment serves one template, and one thread at a time; `begin` starts a rendering."""
 
     code_generator_class = _MeteredCode
     intercepted_binops = frozenset({"+", "*", "**", "%"})  # `+` is written by the code generator
@@ -233,7 +254,7 @@ class Environment(ImmutableSandboxedEnvironment):
         )
         self.meter = Meter()
         self.guards = guards = Guards(self.meter)
-        self._now = _Clock()
+        self._now = FIXED_TIME
         self._safe: dict[tuple[type, str], bool] = {}
         self.tick = self.meter.tick
         self.add, self.cut, self.looked_at = guards.add, guards.cut, guards.looked_at
@@ -257,7 +278,11 @@ class Environment(ImmutableSandboxedEnvironment):
     def begin(self, time: float | None, budget: int | None = None) -> None:
         """Start a rendering: its budget, and the time (seconds since the epoch) that `strftime_now` gives."""
         self.meter.fill(budget)
-        self._now.seconds = FIXED_TIME if time is None else time
+        self._now = FIXED_TIME if time is None else time
+
+    def load(self, tree: nodes.Template) -> jinja2.Template:
+        """Compile a template. Each rendering copies its globals: they are one plain dict, since Jinja's copy slowly."""
+        return jinja2.Template.from_code(self, self.compile(tree), dict(self.globals))
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Look up `obj.attribute`. Whether it is safe depends on the type alone where the type is a plain one."""
@@ -342,7 +367,7 @@ class Environment(ImmutableSandboxedEnvironment):
     def _strftime_now(self, format: str) -> str:  # noqa: A002  the name is the template's
         if len(format) > 1000:
             raise LimitError("it asks for a date of more than 1,000 characters")
-        return datetime.fromtimestamp(self._now.seconds, tz=UTC).strftime(format)
+        return datetime.fromtimestamp(self._now, tz=UTC).strftime(format)
 
 
 def _depth(value: Any) -> int:
@@ -359,12 +384,6 @@ def _depth(value: Any) -> int:
                 inner.extend(item)
         level = inner
     return depth
-
-
-class _Clock(threading.local):
-    """The logged time of the request that this thread renders, seconds since the epoch."""
-
-    seconds = FIXED_TIME
 
 
 def _raise_exception(message: Any) -> None:

@@ -138,9 +138,9 @@ class Encoder:
         return np.concatenate(([0], np.cumsum([self._store.length[s] for s in segments]))).astype(np.int64)
 
     def sizes(self, segments: Ids) -> NDArray[np.int64]:
-        """Give the number of tokens of each segment; RuntimeError where prompts are encoded whole, so that none has one.
+        """Give the number of tokens of each segment.
 
-        RuntimeError as well where a flush is missing.
+        RuntimeError where a flush is missing, or where prompts are encoded whole, so that none has tokens of its own.
         """
         sizes = self._store.sizes(segments)
         if self.whole or (sizes < 0).any():

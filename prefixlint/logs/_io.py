@@ -188,19 +188,21 @@ class _Source(io.RawIOBase):
         return size
 
 
-class _Counted(_Source):
+class _Counted(io.RawIOBase):
     """The bytes of a file, counted as they are taken."""
 
     def __init__(self, raw: BinaryIO, on_bytes: Callable[[int], None] | None) -> None:
-        super().__init__()
-        self._raw = raw
+        self._raw = cast("io.RawIOBase", raw)
         self._on_bytes = on_bytes
 
-    def _more(self) -> bytes:
-        data = self._raw.read(_BUFFER)
-        if data and self._on_bytes is not None:
-            self._on_bytes(len(data))
-        return data
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        size = self._raw.readinto(buffer)
+        if size and self._on_bytes is not None:
+            self._on_bytes(size)
+        return size
 
 
 class _Gunzip(_Source):
