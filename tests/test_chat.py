@@ -475,6 +475,50 @@ def test_limits_hold_outside_the_main_thread(monkeypatch):
     assert "too much work" in caught[0].message
 
 
+def test_threads_that_share_a_template_do_not_share_its_budget_or_its_time():
+    template = ChatTemplate.compile("{% for m in messages %}{{ strftime_now('%Y') }}{{ m.content }}{% endfor %}")
+    messages = [USER] * 300
+    years = list(range(2001, 2009))
+    found = {}
+
+    def run(year):
+        moment = datetime(year, 6, 1, tzinfo=UTC).timestamp()
+        found[year] = {template.render(messages, time=moment) for _ in range(20)}
+
+    threads = [threading.Thread(target=run, args=(year,)) for year in years]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found == {year: {f"{year}{USER['content']}" * 300} for year in years}
+
+
+class Odd(dict):
+    """What no log holds, and a caller may hand in: its keys are looked up by the environment."""
+
+    def __getitem__(self, key):
+        return f"odd {key}"
+
+
+@pytest.mark.parametrize(
+    ("source", "message", "text"),
+    [
+        ("{% for m in messages %}{{ m.role }}{{ m['content'] }}{% endfor %}", {}, "userHi"),
+        ("{% for m in messages %}{{ m.gone }}{{ m['gone'] }}|{{ m.gone is defined }}{% endfor %}", {}, "|False"),
+        ("{% for m in messages %}{{ m.items() | list | length }}{{ m['items'] }}{% endfor %}", {"items": "own"}, "3own"),
+        ("{% for m in messages %}{% set m = {'role': 'new'} %}{{ m.role }}{% endfor %}", {}, "new"),
+        ("{% macro f(m) %}{{ m.role if m is defined }}{% endmacro %}{{ f(messages[0]) }}{{ f() }}", {}, "user"),
+        ("{% for m in messages %}{{ m.__class__ }}|{{ m['__class__'] }}{% endfor %}", {}, "|"),
+        ("{% for k, v in messages[0].items() %}{{ k.role }}{{ v['role'] }}{% endfor %}", {}, ""),
+        ("{% for type in messages %}{{ type.role }}{% for dict in [type] %}{{ dict.role }}{% endfor %}{% endfor %}", {}, "useruser"),
+        ("{% for m in messages %}{{ m.role }}{% endfor %}", None, "odd role"),
+    ],
+)  # fmt: skip
+def test_keys_are_looked_up_as_the_sandbox_does(source, message, text):
+    first = Odd(role="user", content="Hi") if message is None else {"role": "user", "content": "Hi", **message}
+    assert ChatTemplate.compile(source).render([first]) == text
+
+
 def test_a_template_is_given_up_only_if_it_never_works(monkeypatch):
     monkeypatch.setattr(jinja_limits, "BUDGET", jinja_limits.BUDGET // 64)
     template = ChatTemplate.compile("{% for i in range(99999) %}{% for m in messages %}{% endfor %}{% endfor %}{# 1 #}")

@@ -256,8 +256,32 @@ def test_one_search_where_it_finds_the_same():
 
 def test_ids_before_a_flush_are_an_error():
     mine = Encoder(EVERY["byte-level"])
+    prompt = mine.add("new", special=False)
     with pytest.raises(RuntimeError, match="flush"):
-        mine.ids(mine.add("new", special=False))
+        mine.ids(prompt)
+    with pytest.raises(RuntimeError, match="no tokens"):
+        mine.sizes(np.array(prompt))
+
+
+def test_sizes_are_those_of_each_segment():
+    mine = Encoder(EVERY["byte-level"])
+    prompt = np.array(mine.add("<|start|>one two three<|end|>" + "long " * 2000, special=False))
+    mine.flush()
+    assert mine.sizes(prompt).tolist() == [mine.ids([s]).size for s in prompt.tolist()]
+    assert mine.sizes(prompt[:0]).tolist() == []
+    whole = Encoder(EVERY["lstrip"])
+    prompt = np.array(whole.add("<|start|>a", special=False))
+    whole.flush()
+    with pytest.raises(RuntimeError, match="no tokens"):
+        whole.sizes(prompt)
+
+
+def test_ids_of_the_store_cannot_be_changed():
+    mine = Encoder(EVERY["byte-level"])
+    prompt = mine.add("one", special=False)
+    mine.flush()
+    with pytest.raises(ValueError, match="read-only"):
+        mine.ids(prompt)[0] = 7
 
 
 @pytest.mark.parametrize(
