@@ -7,7 +7,7 @@ that only its name marks as a prompt comes last, filled by the calls that format
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from prefixlint.fills import Fill, fill_of, keywords, loaded
@@ -17,7 +17,8 @@ from prefixlint.prompts import Choice, Hole, Include, Message, Node, Prompt, Rep
 from prefixlint.render import Renderer
 from prefixlint.resolve import Frame, Resolver
 from prefixlint.sources import Sink, Summary
-from prefixlint.sources._pysinks import MESSAGE_CLASSES, looks_like_messages
+from prefixlint.sources._pysinks import MESSAGE_CLASSES, is_message_call, looks_like_messages
+from prefixlint.speech import is_addressed, is_code
 from prefixlint.values import (
     Attr,
     Call,
@@ -42,7 +43,7 @@ MAX_RENDERS = 6
 """Calls that fill one text and are followed."""
 _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "placeholder": HISTORY}
 _REQUEST_SYSTEM = ("system", "system_prompt", "instructions", "system_instruction", "system_message")
-_ORDER = {"call": 0, "messages": 1, "text": 2, "message": 3, "tools": 4, "named": 5}
+_ORDER = {"call": 0, "messages": 1, "text": 2, "hint": 2, "message": 3, "tools": 4, "named": 5}
 
 
 @dataclass(slots=True)
@@ -127,17 +128,15 @@ def _prompts(linked: Linked, summary: Summary, sink: Sink, renders: _Renders) ->
             yield Prompt(tuple(messages), span, name=sink.name)
     elif sink.kind == "message":
         messages = _Messages(linked).item(sink.value, frame)
-        yield Prompt(tuple(messages), span, continues=messages[-1].role != "user" if messages else True, name=sink.name)
+        continues = messages[-1].role != "user" if messages else True
+        yield Prompt(tuple(messages), span, continues=continues, name=sink.name, lone=True)
     elif sink.kind == "tools":
         yield Prompt((), span, tools=tuple(_tools(linked, sink.value, frame)), name=sink.name)
-    elif sink.kind == "text":
+    elif sink.kind in ("text", "hint", "named"):
+        continues = sink.kind != "named" or sink.role == "system"
         for nodes in renders.fillings(sink, frame):
-            yield Prompt((Message(sink.role, tuple(nodes), span),), span, name=sink.name)
-    elif sink.kind == "named":
-        for nodes in renders.fillings(sink, frame):
-            yield Prompt(
-                (Message(sink.role, tuple(nodes), span),), span, continues=sink.role == "system", name=sink.name
-            )
+            if sink.kind == "text" or (is_addressed(nodes) if sink.kind == "hint" else not is_code(nodes)):
+                yield Prompt((Message(sink.role, tuple(nodes), span),), span, continues=continues, name=sink.name)
 
 
 def _request(linked: Linked, sink: Sink, frame: Frame, span: Span) -> Prompt | None:
@@ -266,14 +265,18 @@ class _Messages:
             role = next((MESSAGE_CLASSES[part] for part in path if part in MESSAGE_CLASSES), "")
             if role:
                 return [Message(role, tuple(self.linked.renderer.render(held, inner)), inner.span(held))]
+            if is_message_call(held):
+                return [self._of_parts(dict(held.kwargs), held, inner)]
         if isinstance(held, (Loop, Seq)):
             return self.read(held, inner)
         return [Message(HISTORY, (), frame.span(value))]
 
     def _mapping(self, held: Map, frame: Frame) -> Message:
-        entries = {text_of(key): item for key, item in held.entries}
+        return self._of_parts({text_of(key) or "": item for key, item in held.entries}, held, frame)
+
+    def _of_parts(self, entries: Mapping[str, Value], held: Value, frame: Frame) -> Message:
         role = entries.get("role")
-        said = text_of(self.linked.resolver.resolve(role, frame)[0]) if role is not None else None
+        said = _role(self.linked.resolver.resolve(role, frame)[0]) if role is not None else None
         said = _ROLES.get(said or "text", said or "text")
         content = entries.get("content", entries.get("parts", entries.get("text")))
         nodes = self.content(content, frame) if content is not None else []
@@ -301,6 +304,12 @@ class _Messages:
             text = entries.get("text", entries.get("content"))
             return self.linked.renderer.part(text, inner) if text is not None else []
         return self.linked.renderer.part(value, frame)
+
+
+def _role(value: Value) -> str | None:
+    """Give the role that a value names: a string, or a member of an enumeration (`Role.SYSTEM`)."""
+    said = text_of(value) or (dotted(value) or "").rsplit(".", 1)[-1].lower()
+    return said if said in (*_ROLES, *_ROLES.values(), "system", "developer", "tool") else None
 
 
 class _Renders:

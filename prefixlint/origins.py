@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from prefixlint import placeholders, volatility
 from prefixlint.prompts import Origin, Period, Scope, Volatility
-from prefixlint.questions import is_direct, is_element, is_long_text
+from prefixlint.questions import is_direct, is_element, is_long_text, is_written_out, owner
 from prefixlint.resolve import Frame, Resolver
 from prefixlint.sources import Function
 from prefixlint.values import (
@@ -47,12 +47,15 @@ from prefixlint.verdicts import (
     is_builtin,
     is_delta,
     is_setting,
+    listed,
+    lists_files,
     named,
     path_named,
     refined,
     set_like,
     stored,
     union,
+    without,
     writes_out,
 )
 from prefixlint.wordset import word_set
@@ -65,7 +68,7 @@ MAX_STEPS = 400
 """Values read for one place of a prompt."""
 
 _ORDER_FREE = word_set(
-    "sorted len sum min max any all bool isinstance jinja.filter.sort jinja.filter.length jinja.filter.count"
+    "next sorted len sum min max any all bool isinstance jinja.filter.sort jinja.filter.length jinja.filter.count"
 )
 _COUNTS = word_set("len jinja.filter.length jinja.filter.count sum bool isinstance any all hasattr callable type")
 _PURE = word_set(
@@ -136,21 +139,23 @@ class Judge:
             origin = replace(origin, volatility=origin.volatility.frozen(), frozen=True)
         return Verdict((origin,))
 
-    def _or_named(self, verdict: Verdict, name: str) -> Verdict:
-        return verdict if verdict.origins or verdict.constant else named(name)
+    def _or_named(self, verdict: Verdict, value: Value, name: str, frame: Frame) -> Verdict:
+        if verdict.origins or verdict.constant:
+            return verdict
+        said = named(name)
+        return listed(said) if said.origins and is_written_out(self.resolver, value, frame) else said
 
     def _var(self, value: Var, frame: Frame) -> Verdict:
-        return self._or_named(self._judge(value.value, frame), value.name)
+        return self._or_named(self._judge(value.value, frame), value, value.name, frame)
 
     def _param(self, value: Param, frame: Frame) -> Verdict:
         bound = self.resolver.argument(value, frame)
         if bound is not None:
-            verdict = self._judge(*bound)
-            return self._or_named(verdict, value.name)
+            return self._or_named(self._judge(*bound), value, value.name, frame)
         if value.func and not value.func.endswith("<lambda>"):
             handed = self._from_callers(value, frame)
             if handed is not None:
-                return self._or_named(handed, value.name)
+                return self._or_named(handed, value, value.name, frame)
         return named(value.name)
 
     def _from_callers(self, value: Param, frame: Frame) -> Verdict | None:
@@ -187,7 +192,7 @@ class Judge:
                 return self._origin(source, value, frame, value.dotted)
         resolved, inner = self.resolver.resolve(value, frame)
         if resolved is not value and not isinstance(resolved, Name):
-            return self._or_named(self._judge(resolved, inner), last)
+            return self._or_named(self._judge(resolved, inner), value, last, frame)
         found = self.project.definition(value.dotted, frame.summary)
         if found is not None and found.kind in ("func", "class", "module"):
             return CONSTANT
@@ -201,17 +206,20 @@ class Judge:
                 return self._origin(source, value, frame, path)
         resolved, inner = self.resolver.resolve(value, frame)
         if resolved is not value:
-            return self._or_named(self._judge(resolved, inner), value.name)
+            return self._or_named(self._judge(resolved, inner), value, value.name, frame)
         base = self._judge(value.base, frame) if is_direct(self.resolver, value.base, frame) else UNKNOWN
         coarser = refined(base, value.name)
         if base.origins and any(origin.evidence == "flow" for origin in base.origins):
             return coarser
+        said = path_named((path or f"{owner(value.base)}.{value.name}").lstrip("./"))
+        if is_written_out(self.resolver, value.base, frame):
+            return listed(said)
         if is_element(self.resolver, value.base, frame):
-            return stored(path_named((path or value.name).lstrip("./")))
-        said = path_named((path or value.name).lstrip("./"))
-        if said.constant:
+            return stored(said)
+        if said.constant or said.origins:
             return said
-        return said if said.origins else (coarser if coarser.origins else UNKNOWN)
+        kept = without(coarser, "counter", "random")  # a number has no attributes of its own kind
+        return kept if kept.origins else UNKNOWN
 
     def _item(self, value: Item, frame: Frame) -> Verdict:
         resolved, inner = self.resolver.resolve(value, frame)
@@ -225,7 +233,9 @@ class Judge:
         if flowing:
             return Verdict(flowing)
         if key is not None:
-            said = named(key)
+            said = path_named(f"{owner(value.base)}.{key}".lstrip("."))
+            if is_written_out(self.resolver, value.base, frame):
+                return listed(said)
             return stored(said) if is_element(self.resolver, value.base, frame) else said
         return UNKNOWN
 
@@ -297,9 +307,7 @@ class Judge:
             and call.func.dotted in ("range", "itertools.count", "count")
         ):
             return self._counter(value, frame, call.func.dotted)
-        verdict = self._judge(value.source, frame)
-        kept = tuple(origin for origin in verdict.origins if origin.kind not in ("order", "selection"))
-        return Verdict(kept, verdict.constant)
+        return without(self._judge(value.source, frame), "order", "selection")
 
     def _counter(self, value: Value, frame: Frame, label: str) -> Verdict:
         source = value.source if isinstance(value, Elem) else value
@@ -380,8 +388,7 @@ class Judge:
         if path in _COUNTS:
             return UNKNOWN
         if path in _ORDER_FREE:
-            inner = self._arguments(value, frame)
-            return Verdict(tuple(o for o in inner.origins if o.kind not in ("order", "selection")), inner.constant)
+            return without(self._arguments(value, frame), "order", "selection")
         if path.startswith((".", "/")):
             return None
         if not imported(value.func) and path.split(".", 1)[0] not in ("datetime", "date", "uuid", "random", "jinja"):
@@ -400,7 +407,7 @@ class Judge:
         verdict = self._origin(source, value, frame, f"{path}()")
         if source.kind == "clock" and path.rsplit(".", 1)[-1] in ("strftime", "strftime_now") and value.args:
             return refined(verdict, "strftime", self._pattern(value.args[0], frame))
-        if source.kind in ("order", "selection"):
+        if source.kind in ("order", "selection") and not lists_files(path):
             return union([verdict, self._arguments(value, frame)])
         return verdict
 
@@ -422,6 +429,8 @@ class Judge:
         written = func.name in _WRITTEN
         direct = written or func.name in TEXT_METHODS or is_direct(self.resolver, func.base, frame)
         base = self._judge(func.base, frame) if direct else UNKNOWN
+        if func.name == "pop":
+            base = without(base, "order")  # one element, as a rule the only one
         argument = text_of(value.args[0]) if value.args else None
         if func.name == "strftime" and value.args:
             argument = self._pattern(value.args[0], frame)
@@ -434,18 +443,23 @@ class Judge:
         if written:
             return union([base, self._arguments(value, frame)])
         if func.name in ("get", "pop", "setdefault") and argument is not None:
-            said = named(argument)
+            said = path_named(f"{owner(func.base)}.{argument}".lstrip("."))
+            if is_written_out(self.resolver, func.base, frame):
+                said = listed(said)
             return said if said.origins else UNKNOWN
         source = volatility.of_method(func.name)
         if source is not None and dotted(func.base) not in ("re", "regex", "pattern"):
             return self._origin(source, value, frame, f"{func.name}()")
-        if base.origins:
+        if base.origins and (func.name in TEXT_METHODS or volatility.is_step(func.name)):
             return refined(base, func.name, argument)
         return self._said_by_callee(value, frame)
 
     def _said_by_callee(self, value: Call, frame: Frame) -> Verdict:
         name = dotted(value.func) or (value.func.name if isinstance(value.func, Attr) else "")
+        if name.split(".", 1)[0] in sys.stdlib_module_names and imported(value.func):
+            return UNKNOWN
         source = volatility.of_callee(name) if name else None
         if source is None:
             return UNKNOWN
-        return Verdict((Origin(source.kind, source.volatility, f"{name.lstrip('./')}()", frame.span(value), "name"),))
+        label = f"{name.lstrip('./')}()"
+        return Verdict((Origin(source.kind, source.volatility, label, frame.span(value), "name", weak=source.weak),))

@@ -115,6 +115,9 @@ _JINJA = re.compile(
     r"\{%-?\s*(?:if|for|set|macro|include|extends|block|raw|endif|endfor|else|elif|endraw|import|from)\b|\{\{.*?(?:\||\w\(|\[).*?\}\}|\{#"
 )
 _DOUBLE = re.compile(r"\{\{-?\s*[$@]?[a-zA-Z_][\w.]*\s*-?\}\}")
+_SPACED = re.compile(r"\{\{-?\s+[a-zA-Z_][\w.]*\s+-?\}\}")
+_ESCAPES = 3
+"""Names in doubled braces per name in single ones, up to which the doubled ones are taken for escaped braces."""
 _SINGLE = re.compile(r"(?<![{$\\])\{[a-zA-Z_][\w.]*\}(?!\})")
 _HANDLEBARS = re.compile(r"\{\{[#/^>]\w|\{\{\{|\{\{\$|\{\{@|\{\{else\}\}")
 
@@ -126,6 +129,7 @@ def guess(text: str) -> str | None:
     if _JINJA.search(text):
         return "jinja"
     doubles, singles = len(_DOUBLE.findall(text)), len(_SINGLE.findall(text))
-    if doubles and doubles >= singles:
+    escaped = singles and doubles <= _ESCAPES * singles and not _SPACED.search(text)
+    if doubles and doubles >= singles and not escaped:
         return "jinja"
     return "brace" if singles else None

@@ -44,6 +44,11 @@ class Place:
     masker: Place | None = None
 
     @property
+    def lone(self) -> bool:
+        """Whether it stands in a message of the user that the source shows without the ones before it."""
+        return self.role == "user" and self.prompt.lone
+
+    @property
     def span(self) -> Span:
         """Where to report: the argument that brings a followed value, else the place in the text."""
         argument = self.hole.argument

@@ -72,7 +72,8 @@ class Origin:
 
     `kind` is a word of `sources.toml` (clock, date, random, identity, …). `label` is what a reader recognises: the
     expression (`datetime.now()`) or the name (`{user_name}`). `span` is where the value is made, None where only a name
-    says so. `frozen` says that it is computed once per process, when its module is imported.
+    says so. `frozen` says that it is computed once per process, when its module is imported. `weak` says that the name
+    alone says little.
     """
 
     kind: str
@@ -81,6 +82,7 @@ class Origin:
     span: Span | None
     evidence: Evidence = "flow"
     frozen: bool = False
+    weak: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,8 @@ class Prompt:
     """What one call sends, as far as the source shows it.
 
     `tools` stand before the messages, as engines render them. `continues` says that a history of unknown length follows
-    the system part or the last message shown.
+    the system part or the last message shown. `lone` says that the source shows one message of a conversation, without
+    those before it.
     """
 
     messages: tuple[Message, ...]
@@ -159,6 +162,7 @@ class Prompt:
     tools: tuple[Node, ...] = ()
     continues: bool = True
     name: str = ""
+    lone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

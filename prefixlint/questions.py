@@ -22,8 +22,12 @@ from prefixlint.values import (
     Value,
     Var,
     dotted,
+    text_of,
 )
 from prefixlint.verdicts import SHORT
+
+MAX_OWNERS = 6
+"""Steps from a value to what it is a part of."""
 
 
 def is_direct(resolver: Resolver, value: Value, frame: Frame) -> bool:
@@ -49,6 +53,36 @@ def is_direct(resolver: Resolver, value: Value, frame: Frame) -> bool:
 def is_element(resolver: Resolver, value: Value, frame: Frame) -> bool:
     """Tell whether a value is one of several stored things."""
     return isinstance(resolver.resolve(value, frame)[0], (Elem, Item))
+
+
+def is_written_out(resolver: Resolver, value: Value, frame: Frame) -> bool:
+    """Tell whether a value is, or is a part of, an element of a list whose elements are written one after the other."""
+    if not frame.counted:
+        return False
+    for _ in range(MAX_OWNERS):
+        held, inner = resolver.resolve(value, frame)
+        if isinstance(held, Elem):
+            return id(held.source) in inner.counted
+        if not isinstance(held, (Item, Attr)):
+            return False
+        value, frame = held.base, inner
+    return False
+
+
+def owner(value: Value) -> str:
+    """Give what the owner of an entry is called: `r` of `r["x"]`, `b` of `a.get("b")`; empty where nothing says it."""
+    for _ in range(MAX_OWNERS):
+        if isinstance(value, Either):
+            value = value.options[0]
+        elif isinstance(value, Item) and text_of(value.key) is not None:
+            return text_of(value.key) or ""
+        elif isinstance(value, Call) and isinstance(value.func, Attr) and value.func.name == "get" and value.args:
+            return text_of(value.args[0]) or ""
+        elif isinstance(value, Item):
+            value = value.base
+        else:
+            break
+    return (dotted(value) or "").rsplit(".", 1)[-1]
 
 
 def is_long_text(resolver: Resolver, value: Value, frame: Frame) -> bool:

@@ -44,6 +44,8 @@ from prefixlint.verdicts import Verdict, named
 MAX_STEPS = 6000
 """Values read for one prompt; what comes behind is left out."""
 
+_OF_ELEMENTS = frozenset(["clock", "date", "age", "random", "counter"])
+
 _TEXT_ARGUMENTS = ("content", "template", "text", "prompt", "prompt_template")
 
 
@@ -390,7 +392,9 @@ class Renderer:
         if verdict.constant:
             return nodes
         name = called(loop.source)
-        source = Hole((name,) if name else (), verdict.origins, frame.span(loop.source))
+        # what the elements say stands where they are written; the source decides which and in what order
+        origins = tuple(origin for origin in verdict.origins if origin.kind not in _OF_ELEMENTS)
+        source = Hole((name,) if name else (), origins, frame.span(loop.source))
         return [Repeat(tuple(nodes), frame.span(loop), source)]
 
     def _shown(self, value: Seq | Map, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]) -> list[Node]:

@@ -50,6 +50,11 @@ def writes_out(path: str) -> bool:
     return bool(set(path.rsplit(".", 1)[-1].lower().split("_")) & _WRITERS)
 
 
+def lists_files(path: str) -> bool:
+    """Tell whether a function lists a folder: what its argument says of the folder is not said of the files."""
+    return path.startswith(("os.", "glob.", "pathlib."))
+
+
 def imported(func: Value) -> bool:
     """Tell whether a chain of attributes begins at an imported or global name."""
     while isinstance(func, Attr):
@@ -127,19 +132,32 @@ def named(name: str, label: str | None = None) -> Verdict:
         return CONSTANT if is_constant_name(name) else UNKNOWN
     if source.kind == "static" or is_constant_name(name):
         return CONSTANT
-    return Verdict((Origin(source.kind, source.volatility, label or name, None, "name"),))
+    return Verdict((Origin(source.kind, source.volatility, label or name, None, "name", weak=source.weak),))
 
 
 def path_named(path: str) -> Verdict:
     """Give what a dotted path says: owner and attribute together (`session.url`), else the attribute alone."""
     parts = path.split(".")
-    if len(parts) > 1 and parts[-2] not in _SETTINGS:
-        said = named(f"{parts[-2]} {parts[-1]}", path)
-        if said.origins or said.constant:
-            return said
-    return named(parts[-1], path)
+    alone = named(parts[-1], path)
+    if len(parts) < 2 or parts[-2] in _SETTINGS:
+        return alone
+    if volatility.is_thing(parts[-2]) and any(origin.kind == "identity" for origin in alone.origins):
+        return without(alone, "identity")
+    said = named(f"{parts[-2]} {parts[-1]}", path)
+    return said if said.origins or said.constant else alone
+
+
+def without(verdict: Verdict, *kinds: str) -> Verdict:
+    """Take out the origins of some kinds."""
+    return Verdict(tuple(origin for origin in verdict.origins if origin.kind not in kinds), verdict.constant)
 
 
 def stored(verdict: Verdict) -> Verdict:
     """Take times and ids that belong to stored things: the date of a document is not today's."""
-    return Verdict(tuple(o for o in verdict.origins if o.kind not in ("clock", "date", "random", "counter")))
+    return without(verdict, "clock", "date", "random", "counter")
+
+
+def listed(verdict: Verdict) -> Verdict:
+    """Take what only a name says of the elements of a list that is written out: where they are, nobody is."""
+    core = ("clock", "date", "age", "random", "counter", "identity", "environment")
+    return Verdict(tuple(o for o in verdict.origins if o.evidence == "flow" or o.kind not in core), verdict.constant)

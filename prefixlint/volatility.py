@@ -20,10 +20,11 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
 class Source(NamedTuple):
-    """What the table says of a name."""
+    """What the table says of a name; `weak` if that is little."""
 
     kind: str
     volatility: Volatility
+    weak: bool = False
 
 
 class _Tables(NamedTuple):
@@ -32,6 +33,7 @@ class _Tables(NamedTuple):
     exact: dict[tuple[str, ...], Source]
     suffix: dict[tuple[str, ...], Source]
     kinds: dict[str, str]
+    things: frozenset[str]
 
 
 @cache
@@ -51,17 +53,25 @@ def _tables() -> _Tables:
     for row in data["name"]:
         exact.update((tuple(name.split()), _source(row)) for name in row.get("exact", ()))
         suffix.update((tuple(name.split()), _source(row)) for name in row.get("suffix", ()))
-    return _Tables(calls, methods, exact, suffix, data["kinds"])
+    return _Tables(calls, methods, exact, suffix, data["kinds"], frozenset(data["things"]))
 
 
 def _source(row: dict[str, Any]) -> Source:
-    return Source(row["kind"], Volatility(Scope[row["scope"].upper()], Period[row["period"].upper()]))
+    return Source(
+        row["kind"], Volatility(Scope[row["scope"].upper()], Period[row["period"].upper()]), row.get("weak", False)
+    )
 
 
 def of_call(dotted: str) -> Source | None:
     """Give what a dotted name is known for, by its longest known prefix; kind `constant` clears a name."""
     found = _tables().calls.longest_prefix(dotted)
     return found.value if found else None
+
+
+@cache
+def is_thing(name: str) -> bool:
+    """Tell whether what a name names is a thing, whose name or address identifies nobody."""
+    return any(word.lower() in _tables().things for word in _WORDS.findall(name))
 
 
 def of_method(name: str) -> Source | None:
@@ -112,6 +122,15 @@ _DAY_ATTRIBUTES = word_set(
     "date day month weekday isoweekday isocalendar toordinal day_name month_name days to_date_string"
 )
 _HOUR_ATTRIBUTES = frozenset(["hour", "minute"])
+_STEPS = word_set(
+    "strftime format strftime_now to_format isoformat ctime timestamp timetuple astimezone replace time total_seconds "
+    "to_iso8601_string to_datetime_string to_time_string humanize shift add subtract localize normalize"
+)
+
+
+def is_step(name: str) -> bool:
+    """Tell whether a method of this name gives a time again, or writes it."""
+    return name in _STEPS or name in _DAY_ATTRIBUTES or name in _HOUR_ATTRIBUTES
 
 
 def refine(origin: Origin, step: str, argument: str | None = None) -> Origin | None:

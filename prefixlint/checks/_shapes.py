@@ -97,6 +97,23 @@ def moving_slices(value: Value) -> Iterator[Slice]:
                 yield part
 
 
+def has_rest(value: Value, tail: Slice) -> bool:
+    """Tell whether what a slice leaves out stands in the same value: a list that was split, not cut."""
+    cut = _number(tail.lower)
+    return any(
+        isinstance(part, Slice) and part.lower is None and cut is not None and _number(part.upper) == cut
+        for part in walk(value)
+    )
+
+
+def _number(bound: Value | None) -> object:
+    """Give what tells two bounds of slices apart: the number, or the name behind the minus sign."""
+    held = bare(bound) if bound is not None else None
+    if isinstance(held, Const):
+        return held.value
+    return dotted(held.operands[0]) if isinstance(held, Op) and len(held.operands) == 1 else None
+
+
 def elements_of(value: Value, words: frozenset[str]) -> bool:
     """Tell whether a value is an element of something with one of some words in its name."""
     value = bare(value)

@@ -11,6 +11,7 @@ from prefixlint.checks._shapes import (
     Hit,
     elements_of,
     entries,
+    has_rest,
     is_called,
     keeps,
     last_name,
@@ -63,6 +64,7 @@ def _moving_block(context: Context) -> Iterator[Hit]:
                     message.role == "system"
                     and index > first
                     and "system" not in roles[:first]
+                    and HISTORY not in roles[index:]
                     and message.nodes
                     and fixed
                 ):
@@ -106,7 +108,8 @@ def _window(context: Context) -> Iterator[Hit]:
             for part in parts:
                 inner = bare(part.value if isinstance(part, Star) else part)
                 for found in () if isinstance(inner, Map) else moving_slices(inner):
-                    yield frame.span(found), message
+                    if not has_rest(sink.value, found):
+                        yield frame.span(found), message
 
 
 def _reasoning(context: Context) -> Iterator[Hit]:
@@ -159,8 +162,9 @@ def _shape_flip(context: Context) -> Iterator[Hit]:
             continue
         found = entries(sink.value)
         content = bare(found["content"]) if "content" in found else None
-        if not isinstance(bare(found.get("role", sink.value)), Item) or not isinstance(content, Seq):
-            continue
+        role = bare(found.get("role", sink.value))
+        if not isinstance(role, Item) or isinstance(bare(role.base), Elem) or not isinstance(content, Seq):
+            continue  # what is done to each message alike changes none of them later
         for block in content.items:
             held = bare(block)
             text = bare(entries(held)["text"]) if isinstance(held, Map) and "text" in entries(held) else None

@@ -10,7 +10,7 @@ from prefixlint.findings import Finding, Rule
 from prefixlint.placement import CHARS_PER_TOKEN
 from prefixlint.prompts import Hole, Node, Text
 from prefixlint.resolve import Frame
-from prefixlint.values import Call, Either, Loop, Map, Param, Seq, Value, bare, dotted, walk
+from prefixlint.values import Call, Either, Elem, Loop, Map, Param, Seq, Value, bare, children, dotted, walk
 from prefixlint.wordset import word_set
 
 NAME = "request"
@@ -58,8 +58,21 @@ def _tool_set(context: Context) -> Iterator[Hit]:
             continue
         held, inner = context.linked.resolver.resolve(tools, frame)
         kept = held.kept if isinstance(held, Loop) and not inner.frozen else None
-        if kept is not None and any(isinstance(part, Param) for part in walk(kept)):
+        if isinstance(held, Loop) and kept is not None and _depends(kept, held.source):
             yield inner.span(held), "the tools are chosen anew on each call"
+
+
+def _depends(condition: Value, source: Value) -> bool:
+    """Tell whether a condition on the elements of `source` reads a parameter besides them."""
+    stack, seen = [condition], set[int]()
+    while stack:
+        part = stack.pop()
+        if isinstance(part, Param):
+            return True
+        if id(part) not in seen and not (isinstance(part, Elem) and part.source is source):
+            seen.add(id(part))
+            stack.extend(children(part))
+    return False
 
 
 def _schema(context: Context) -> Iterator[Hit]:

@@ -13,7 +13,7 @@ from prefixlint import volatility
 from prefixlint.checks import Context
 from prefixlint.checks._words import amount, cadence
 from prefixlint.findings import Confidence, Edit, Finding, Fix, Related, Rule, Severity
-from prefixlint.placement import HEAD, Place
+from prefixlint.placement import CONTENT, HEAD, Place
 from prefixlint.prompts import Period, Span
 
 NAME = "volatile"
@@ -37,6 +37,8 @@ def check(context: Context, rule: Rule) -> Iterator[Finding]:
     only = rule.params.get("only", {})
     for place in context.places:
         if place.origin.kind not in kinds or (place.role == "tools") != (where == "tools"):
+            continue
+        if where == "tools" and place.origin.kind in CONTENT and place.origin.evidence == "name":
             continue
         if (roles and place.role not in roles) or place.role not in only.get(place.origin.kind, (place.role,)):
             continue
@@ -71,7 +73,9 @@ def recalled(place: Place) -> bool:
 
 def level(place: Place, rule: Rule) -> Severity:
     """Give the severity: the rule's ceiling, lowered by position, by how seldom the value changes, by what hides it."""
-    if rule.params.get("advice") or place.masker is not None:
+    if rule.params.get("advice") or place.masker is not None or place.origin.weak:
+        return Severity.INFO
+    if place.lone or _is_request_data(place):
         return Severity.INFO
     ceiling = rule.severity
     if place.origin.volatility.period in (Period.PROCESS, Period.DAY) or place.origin.frozen:
@@ -83,6 +87,15 @@ def level(place: Place, rule: Rule) -> Severity:
     if place.role not in HEAD and place.role != "text":
         ceiling = min(ceiling, Severity.WARNING)
     return ceiling
+
+
+def _is_request_data(place: Place) -> bool:
+    """Tell whether the output of a command stands in a message of the user: what the request is about."""
+    return (
+        place.origin.kind == "environment"
+        and place.origin.volatility.period == Period.CALL
+        and place.role not in ("system", "developer")
+    )
 
 
 def _steady(place: Place) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 from prefixlint import values
 from prefixlint.values import Call, Value
 
-VERSION = 3
+VERSION = 4
 """Of the summaries' meaning.
 
 Raise it when a source kind reads the same bytes differently, so that caches are not used.
@@ -58,6 +58,7 @@ class Sink:
 
     `kind` is one of
       text      a prompt's text, of role `role`
+      hint      text under a key that prompts share with other things: a prompt if it is long or speaks to a model
       messages  a list of messages
       message   one message that no list shows (an append)
       tools     a list of tool definitions, or one

@@ -31,6 +31,7 @@ from prefixlint.values import (
     bare,
     text_of,
 )
+from prefixlint.wordset import word_set
 
 _MARK = 160
 """Literals up to this length are mapped to bytes only if a placeholder may be in them: `{`, `%`, `$`, `<`."""
@@ -110,12 +111,21 @@ def _call(node: ast.Call, scope: Scope) -> Value:
     func = lower(node.func, scope)
     args = tuple(lower(arg, scope) for arg in node.args)
     kwargs = tuple((keyword.arg or "**", lower(keyword.value, scope)) for keyword in node.keywords)
+    if args and isinstance(func, Name) and func.dotted in _ELSEWHERE:
+        func, args = args[0], args[1:]
     call = Call(func, args, kwargs, *scope.at(node))
     if isinstance(func, Attr) and func.name == "getvalue" and isinstance(func.base, Var):
         held: Value = func.base.value
         return held
     _pysinks.of_call(call, scope)
     return call
+
+
+_ELSEWHERE = word_set(
+    "asyncio.to_thread anyio.to_thread.run_sync starlette.concurrency.run_in_threadpool "
+    "fastapi.concurrency.run_in_threadpool trio.to_thread.run_sync"
+)
+"""Functions that call their first argument with the others, in another thread."""
 
 
 def _binary(node: ast.BinOp, scope: Scope) -> Value:

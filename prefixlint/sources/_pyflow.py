@@ -284,7 +284,7 @@ def _loop(node: ast.For | ast.AsyncFor | ast.While, source: Value, before: Env, 
     body = scope.env
     scope.env = dict(body)
     run(node.body, scope)
-    _pysinks.of_names(scope.env, body, scope)
+    _pysinks.of_names(scope.env, body, scope, ended=False)
     scope.loops -= 1
     after = dict(before)
     for name, value in scope.env.items():
@@ -353,8 +353,8 @@ def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> Non
     )
     bind_parameters(inner, node, names)
     initial = dict(inner.env)
-    if not run(node.body, inner):
-        _pysinks.of_names(inner.env, initial, inner)
+    run(node.body, inner)
+    _pysinks.of_names(inner.env, initial, inner)
     returns = tuple(inner.returns)
     value: Value | None = None
     if returns:

@@ -6,6 +6,7 @@ import re
 import sys
 
 from prefixlint.sources._pyscope import Scope, words
+from prefixlint.speech import IMPERATIVE, LONG
 from prefixlint.values import (
     Attr,
     Call,
@@ -69,13 +70,12 @@ _HISTORY_WORDS = frozenset(["msgs", "messages", "history", "conversation", "chat
 _SYSTEM_METHODS = frozenset(["append_instructions", "add_system_message", "set_system_prompt", "add_instructions"])
 _SYSTEM_DECORATORS = frozenset(["system_prompt", "instructions"])
 _NOT_TEXT = word_set("path file filename url dir key id name names title label logger info")
-_IMPERATIVE = re.compile(
-    r"\b(?:You are|You're|Your (?:task|job|goal|role)|You (?:must|will|should)|Act as|"
-    r"Follow these (?:rules|steps|instructions)|"
-    r"Respond (?:with|in|only)|Answer the (?:question|following))\b"
+_COMMON_KEYS = frozenset(["instruction", "instructions", "persona", "additional_instructions"])
+"""Of the keys of system text, those that calls which speak to people or to other programs have as well."""
+_MODEL_WORDS = word_set(
+    "agent agents llm llms chat model models assistant assistants create generate complete completion completions "
+    "run runner prompt signature predict realtime session responses client task"
 )
-_LONG = 120
-"""Characters of imperative static text from which a text counts as a prompt whatever its name."""
 
 
 def of_call(call: Call, scope: Scope) -> None:
@@ -84,9 +84,11 @@ def of_call(call: Call, scope: Scope) -> None:
     path = dotted(func) or ""
     last = func.name if isinstance(func, Attr) else path.rsplit(".", 1)[-1]
     owner = path.rsplit(".", 2)[-2] if path.count(".") else ""
-    _keywords(call.kwargs, scope)
+    _keywords(call.kwargs, scope, to_model=bool(words(path or last) & _MODEL_WORDS))
     if last in MESSAGE_CLASSES or owner in MESSAGE_CLASSES:
         scope.sink("message", call, MESSAGE_CLASSES.get(last) or MESSAGE_CLASSES[owner])
+    elif is_message_call(call):
+        scope.sink("message", call)
     elif last in TEMPLATE_CLASSES or owner in TEMPLATE_CLASSES:
         messages = last in ("from_messages", "ChatPromptTemplate")
         scope.sink("messages" if messages else "text", call)
@@ -113,21 +115,28 @@ def _project_call(func: Value, last: str) -> bool:
     return bool(words(last) & (PROMPT_WORDS | _WEAK_WORDS)) or last.startswith(("build", "get", "make", "compile"))
 
 
-def _keywords(pairs: tuple[tuple[str, Value], ...], scope: Scope) -> None:
-    """Note keyword arguments or dict entries that name a part of a request."""
+def _keywords(pairs: tuple[tuple[str, Value], ...], scope: Scope, *, to_model: bool = False) -> None:
+    """Note keyword arguments or dict entries that name a part of a request; `to_model` says that their owner is one."""
     keys = {key for key, _ in pairs}
+    to_model = to_model or bool(keys & {"model", "messages", "input", "tools"})
     for key, value in pairs:
         if key in SYSTEM_KEYS or (key in ("role", "goal") and "backstory" in keys):
             if looks_like_messages(value) or _blocks(value):
                 scope.sink("messages", value, "system")
             elif not isinstance(bare(value), (Param,)):
-                scope.sink("text", value, "system")
+                scope.sink("text" if to_model or key not in _COMMON_KEYS else "hint", value, "system")
         elif (key in MESSAGE_KEYS and key != "input") or (key == "input" and looks_like_messages(value)):
             scope.sink("messages", value)
         elif key in TOOL_KEYS:
             scope.sink("tools", value)
         elif key in PROMPT_KEYS or (key == "description" and "expected_output" in keys):
             scope.sink("named", value, name=key)
+
+
+def is_message_call(call: Call) -> bool:
+    """Tell whether a call makes a message: `Message(role=…, content=…)`, whatever the class is called."""
+    keys = {key for key, _ in call.kwargs}
+    return "role" in keys and bool(keys & {"content", "parts"})
 
 
 def _blocks(value: Value) -> bool:
@@ -186,7 +195,9 @@ def of_return(value: Value, name: str, decorators: tuple[str, ...], scope: Scope
     elif looks_like_messages(value):
         scope.sink("messages", value)
     elif (
-        _names_tools(name) and isinstance(bare(value), (Seq, Join, Loop)) and getattr(bare(value), "kind", "") != "set"
+        _names_tools(name)
+        and isinstance(bare(value), (Seq, Join, Loop))
+        and getattr(bare(value), "kind", "") not in ("set", "dict")
     ):
         scope.sink("tools", value, name=name)
     elif is_text(value) and (said & PROMPT_WORDS or cls & {"prompt", "prompts"} or _imperative(value)):
@@ -198,10 +209,15 @@ def of_return(value: Value, name: str, decorators: tuple[str, ...], scope: Scope
         scope.sink("named", value, role, name=name)
 
 
-def of_names(env: dict[str, Value], before: dict[str, Value], scope: Scope) -> None:
-    """Note the names of a scope that hold prompts, messages or tools, where a branch or the scope ends."""
+def of_names(env: dict[str, Value], before: dict[str, Value], scope: Scope, *, ended: bool = True) -> None:
+    """Note the names of a scope that hold prompts, messages or tools, where a branch or the scope ends.
+
+    Not `ended`, a loop goes on: a list of tools may still be sorted, and a text that grows is not yet what is sent.
+    """
     for name, value in env.items():
         if before.get(name) is value or isinstance(value, (Param, Var, Name)):
+            continue
+        if not ended and _grows(before.get(name), value):
             continue
         said = words(name.rsplit(".", 1)[-1])
         if is_text(value) or (said & PROMPT_WORDS and _sum_of_parts(value)):
@@ -212,10 +228,20 @@ def of_names(env: dict[str, Value], before: dict[str, Value], scope: Scope) -> N
                 scope.sink("named", value, role, name=name)
         elif looks_like_messages(value) or (said & _HISTORY_WORDS and isinstance(value, (Seq, Join, Slice, Call))):
             scope.sink("messages", value, name=name)
-        elif _names_tools(name) and (
-            isinstance(value, (Join, Loop)) or (isinstance(value, Seq) and value.kind != "set")
+        elif (
+            ended
+            and _names_tools(name)
+            and isinstance(value, (Join, Loop, Seq))
+            and getattr(value, "kind", "") not in ("set", "dict")
         ):
             scope.sink("tools", value, name=name)
+
+
+def _grows(old: Value | None, value: Value) -> bool:
+    """Tell whether a value is what a name held before, with more behind it."""
+    if old is None or not isinstance(value, Join) or not value.parts:
+        return False
+    return value.parts[0] is (old.parts[0] if isinstance(old, Join) and old.parts else old)
 
 
 def _names_tools(name: str) -> bool:
@@ -255,7 +281,7 @@ def _is_message(value: Value, depth: int) -> bool:
         return looks_like_messages(value.body, depth + 1) or _is_message(value.body, depth + 1)
     if isinstance(value, Call):
         path = dotted(value.func) or ""
-        return any(part in MESSAGE_CLASSES for part in path.split(".")[-2:])
+        return any(part in MESSAGE_CLASSES for part in path.split(".")[-2:]) or is_message_call(value)
     return False
 
 
@@ -293,7 +319,7 @@ def _imperative(value: Value) -> bool:
     texts: list[str] = []
     _static(value, texts, 0)
     text = " ".join(texts)
-    return len(text) >= _LONG and _IMPERATIVE.search(text) is not None
+    return len(text) >= LONG and IMPERATIVE.search(text) is not None
 
 
 def _static(value: Value, out: list[str], depth: int) -> None:

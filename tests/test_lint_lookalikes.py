@@ -1,0 +1,219 @@
+"""Code that looks like a changing prompt and is none, each beside the code that is one."""
+
+import pytest
+
+from prefixlint import placeholders, verdicts, volatility
+from tests.linting import codes, findings
+
+RULES = "You are a careful assistant of a small library. Answer in one sentence and name the shelf of each book."
+
+
+def shown(files):
+    """Give the codes of warnings and errors."""
+    return {each.rule.code for each in findings(files)[0] if each.severity.word != "info"}
+
+
+def function(body, setup="", head="def f(q, items, session, op):"):
+    lines = "\n".join(f"    {line}" for line in body.splitlines())
+    return {"a.py": f"{setup}\n{head}\n{lines}\n"}
+
+
+PAIRS = {
+    "numbers of a list, and of rounds": (
+        "PFX107",
+        f'prompt = "{RULES}"\nfor i, item in enumerate(items):\n    if not item:\n        continue\n    prompt += f"Book {{i}}: a book"\n    prompt += "{RULES}"\nreturn ask(prompt)',
+        f'for i, item in enumerate(items):\n    prompt = f"Round {{i}} of the search. {RULES}"\n    ask(prompt)\nreturn None',
+    ),
+    "a name that only counts": (
+        "PFX107",
+        f'prompt = f"Give me {{step}} steps. {RULES}"\nreturn ask(prompt)',
+        f'prompt = f"This is step {{step_number}}. {RULES}"\nreturn ask(prompt)',
+    ),
+    "an attribute of a step": (
+        "PFX107",
+        f'prompt = f"Use {{step_number.tool}} now. {RULES}"\nreturn ask(prompt)',
+        f'prompt = f"Use {{q.step_number}} now. {RULES}"\nreturn ask(prompt)',
+    ),
+    "the name of a thing, and of a person": (
+        "PFX105",
+        f'repo = (q.get("repository") or {{}}).get("full_name")\nprompt = f"Work on {{repo}}. {RULES}"\nreturn ask(prompt)',
+        f'who = (q.get("caller") or {{}}).get("full_name")\nprompt = f"Work for {{who}}. {RULES}"\nreturn ask(prompt)',
+    ),
+    "where the skills lie, and where the reader lives": (
+        "PFX105",
+        f'listed = "\\n".join(f"{{name}} in {{location}}" for name, location in items)\nprompt = f"Skills: {{listed}} {RULES}"\nreturn ask(prompt)',
+        f'name, location = items\nprompt = f"Reader: {{location}} {RULES}"\nreturn ask(prompt)',
+    ),
+    "what is taken out of a session, and the session": (
+        "PFX105",
+        f'said = session.read_all()\nprompt = f"So far: {{said}} {RULES}"\nreturn ask(prompt)',
+        f'said = session.session_id\nprompt = f"So far: {{said}} {RULES}"\nreturn ask(prompt)',
+    ),
+    "the only element of a set, and all of them": (
+        "PFX301",
+        f'kinds = set(items)\nif len(kinds) > 1:\n    raise ValueError\nkind = kinds.pop()\nprompt = f"Kind {{kind}}. {RULES}"\nreturn ask(prompt)',
+        f'kinds = set(items)\nprompt = f"Kinds {{kinds}}. {RULES}"\nreturn ask(prompt)',
+    ),
+    "the next of a set, and a set": (
+        "PFX301",
+        f'kind = next(iter(set(items)))\nprompt = f"Kind {{kind}}. {RULES}"\nreturn ask(prompt)',
+        f'kinds = list(set(items))\nprompt = f"Kinds {{kinds}}. {RULES}"\nreturn ask(prompt)',
+    ),
+    "names of tools in a set, and tools from a set": (
+        "PFX304",
+        "tools = {tool.name for tool in items}\nreturn tools",
+        "tools = [load(name) for name in set(items)]\nreturn tools",
+    ),
+    "tools that are sorted at the end, and tools that are not": (
+        "PFX304",
+        "tools = []\nfor folder in os.listdir(q):\n    tools.append(load(folder))\ntools.sort()\nreturn tools",
+        "tools = []\nfor folder in os.listdir(q):\n    tools.append(load(folder))\nreturn tools",
+    ),
+    "what the filter says of the tools, and of the call": (
+        "PFX305",
+        'tools = [tool for tool in items if tool.name in ("search", "open")]\nreturn client.chat(messages=q, tools=tools)',
+        "tools = [tool for tool in items if fits(tool, q)]\nreturn client.chat(messages=q, tools=tools)",
+    ),
+    "all messages as blocks, and the last as blocks": (
+        "PFX406",
+        'out = []\nfor m in items:\n    out.append({"role": m["role"], "content": [{"type": "text", "text": m["content"]}]})\nreturn out',
+        'm = items[-1]\nreturn items[:-1] + [{"role": m["role"], "content": [{"type": "text", "text": m["content"]}]}]',
+    ),
+    "text put between two parts of a history, and behind it": (
+        "PFX203",
+        'return [*items[:q], {"role": "system", "content": RULES}, *items[q:]]',
+        'return items + [{"role": "system", "content": RULES}, {"role": "user", "content": q}]',
+    ),
+    "a history that is split, and one that is cut": (
+        "PFX402",
+        "messages = [*items[:-3], *messages[:-3], note(q), *messages[-3:]]\nreturn client.chat(messages=messages)",
+        'return client.chat(messages=[{"role": "system", "content": RULES}, *messages[-3:]])',
+    ),
+    "what a command printed, for the user and for the system": (
+        "PFX106",
+        f'diff = subprocess.run(["git", "diff"]).stdout\nreturn client.chat(messages=[{{"role": "user", "content": f"{{diff}} {RULES}"}}])',
+        f'diff = subprocess.run(["git", "diff"]).stdout\nreturn client.chat(messages=[{{"role": "system", "content": f"{{diff}} {RULES}"}}])',
+    ),
+    "a message at the end of a conversation, and a whole conversation": (
+        "PFX101",
+        f'history.append({{"role": "user", "content": f"It is {{time.time()}}. {RULES}"}})',
+        f'return client.chat(messages=[{{"role": "user", "content": f"It is {{time.time()}}. {RULES}"}}])',
+    ),
+    "a notice to people, and instructions of an agent": (
+        "PFX104",
+        'code = secrets.token_hex()\nreturn ConnectResponse(url=q, instruction=f"Send {code} to the bot.")',
+        'code = secrets.token_hex()\nreturn Agent(name=q, instruction=f"Send {code} to the bot.")',
+    ),
+    "a notice to people, and a long instruction": (
+        "PFX104",
+        'code = secrets.token_hex()\nreturn ConnectResponse(url=q, instruction=f"Send {code} to the bot.")',
+        f'code = secrets.token_hex()\nreturn ConnectResponse(url=q, instruction=f"Send {{code}} to the bot. {RULES}")',
+    ),
+    "a query, and a question": (
+        "PFX101",
+        f"prompt = f\"SELECT name, shelf FROM books WHERE due < {{time.time()}} AND name != '{RULES}'\"\nreturn ask(prompt)",
+        f'prompt = f"Which books were due at {{time.time()}}? {RULES}"\nreturn ask(prompt)',
+    ),
+    "a program that is written, and a prompt": (
+        "PFX104",
+        f"prompt = f\"import run_{{uuid.uuid4()}}.prompt as books\\nTEXT = '{RULES}'\"\nreturn ask(prompt)",
+        f'prompt = f"Report {{uuid.uuid4()}} of prompts. {RULES}"\nreturn ask(prompt)',
+    ),
+    "a tool of the standard library, and one of the project": (
+        "PFX107",
+        f'prompt = f"Kinds: {{collections.Counter(items)}}. {RULES}"\nreturn ask(prompt)',
+        f'prompt = f"Kinds: {{tools.step_number(items)}}. {RULES}"\nreturn ask(prompt)',
+    ),
+    "a list that others sort, in another thread, and one that they do not": (
+        "PFX301",
+        f'text = asyncio.to_thread(ordered, set(items))\nprompt = f"Kinds: {{text}}. {RULES}"\nreturn ask(prompt)',
+        f'text = asyncio.to_thread(joined, set(items))\nprompt = f"Kinds: {{text}}. {RULES}"\nreturn ask(prompt)',
+    ),
+    "the folder of a listing, and its user": (
+        "PFX105",
+        f'names = sorted(glob.glob(f"/data/{{session.session_id}}/*"))\nprompt = f"Files: {{names}}. {RULES}"\nreturn ask(prompt)',
+        f'names = f"/data/{{session.session_id}}/*"\nprompt = f"Files: {{names}}. {RULES}"\nreturn ask(prompt)',
+    ),
+}
+SETUP = (
+    f'import asyncio, collections, glob, os, secrets, subprocess, time, uuid\nfrom mylib import tools\nRULES = "{RULES}"\n'
+    'def ordered(xs):\n    return ", ".join(sorted(xs))\n'
+    'def joined(xs):\n    return ", ".join(xs)\n'
+)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_look_alike_is_quiet_and_the_fault_is_not(name):
+    code, quiet, loud = PAIRS[name]
+    assert code in shown(function(loud, SETUP)), "the fault is not seen"
+    assert code not in shown(function(quiet, SETUP))
+
+
+@pytest.mark.parametrize(
+    ("text", "style"),
+    [
+        ("<step_{{number}}> up to {limit} actions </step_{{number}}>", "brace"),
+        ("Give {limit} books.", "brace"),
+        ("<step_{{ number }}> up to {limit} actions", "jinja"),
+        ("{{one}} {{two}} {{three}} {{four}} and a set {a}", "jinja"),
+        ("{{one}} and {{two}}", "jinja"),
+    ],
+)
+def test_doubled_braces_beside_single_ones_are_escapes(text, style):
+    assert placeholders.guess(text) == style
+
+
+def test_a_fragment_of_a_named_description_is_no_recalled_memory_of_a_tool():
+    tool = {
+        "a.py": 'def f(op):\n    return {"type": "function", "function": {"name": "x", "description": op.get("summary"), "parameters": {}}}\n'
+    }
+    assert "PFX306" not in codes(tool)
+    dated = {
+        "a.py": 'import time\ndef f(op):\n    return {"type": "function", "function": {"name": "x", "description": f"at {time.time()}", "parameters": {}}}\n'
+    }
+    assert "PFX306" in codes(dated)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("repository.full_name", None),
+        ("caller.full_name", "identity"),
+        ("config.user_name", "identity"),
+        ("user.name", "identity"),
+        ("package.email", None),
+        ("agent.id", "identity"),
+    ],
+)
+def test_things_have_names_that_identify_nobody(path, kind):
+    assert {origin.kind for origin in verdicts.path_named(path).origins} == ({kind} if kind else set())
+
+
+def test_names_that_say_little_are_marked():
+    assert volatility.of_name("step").weak
+    assert not volatility.of_name("step_number").weak
+    assert not volatility.of_name("timestamp").weak
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'prompt = f"It is {time.time()}. " + RULES\nreturn ask(prompt)',
+        'prompt = f"It is {time.time()}. " + RULES\nraise Wrong(prompt)',
+        'if q:\n    prompt = f"It is {time.time()}. " + RULES\n    return ask(prompt)\nelse:\n    return None',
+        'return Note(role="system", content=f"It is {time.time()}. " + RULES)',
+        'return [Note(role="system", content=f"It is {time.time()}. " + RULES), Note(role="user", content=q)]',
+        'return Note(role=Role.SYSTEM, content=f"It is {time.time()}. " + RULES)',
+        'text = RULES\nfor each in [f"It is {time.time()}."]:\n    text += each\ntext += RULES\nreturn Note(role="system", content=text.strip())',
+    ],
+)
+def test_prompts_of_functions_that_end_with_a_return_and_of_classes_of_messages_are_seen(body):
+    assert "PFX101" in shown(function(body, SETUP))
+
+
+def test_a_loop_is_blamed_for_its_order_and_its_elements_for_what_they_say():
+    text = function(
+        'text = RULES\nfor each in [f"It is {time.time()}."]:\n    text += f"- {each}"\ntext += RULES\nreturn Note(role="system", content=text)',
+        SETUP,
+    )
+    assert len([each for each in findings(text)[0] if each.rule.code == "PFX101"]) == 1
