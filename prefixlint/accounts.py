@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from prefixlint import attribute, simulate
 from prefixlint.bounded import Bounded
 from prefixlint.counting import Counted
+from prefixlint.families import NAME_CHARS
 from prefixlint.ingest import Ingested
 from prefixlint.logfindings import LogFinding
 from prefixlint.model import MissCause, Request
@@ -182,6 +183,12 @@ def family_id(material: Material, number: int) -> str:
     """Give what stands for a family in results: the same for the same log."""
     key = f"{number}\0{material.read.grouper.name(number)}".encode("utf-8", "replace")
     return hashlib.blake2b(key, digest_size=4).hexdigest()
+
+
+def family_name(material: Material, number: int) -> str:
+    """Give a family's name, masked as it stands in its line."""
+    line = material.read.grouper.line(number)
+    return material.redactor.part(line, 0, min(len(line), NAME_CHARS))
 
 
 def segment_text(material: Material, row: int, index: int) -> str:

@@ -61,16 +61,12 @@ class Alignment:
             yield self._made("changed", leaf.path, 0, values=(self._shown(other), self._shown(leaf)))
             return
         for place, words in logrules.differences(other.value, leaf.value):
-            values = self._near(other, place.before, place.char), self._near(leaf, place.after, place.char)
+            values = self._part(leaf.path, place.before), self._part(leaf.path, place.after)
             what = words if place.before and place.after else "text that is new" if place.after else "text that is gone"
             yield replace(self._made("changed", leaf.path, place.char, what=what, values=values), characters=place.tail)
 
-    def _near(self, leaf: Leaf, value: str, char: int) -> str:
-        """Mask a value as it stands in its string, near the character at which it begins to differ."""
-        start = leaf.value.find(value, max(0, char - len(value))) if value else -1
-        if start < 0:
-            return cut(self._redactor.value(leaf.path, value))
-        return cut(self._redactor.value(leaf.path, leaf.value, start, start + len(value)))
+    def _part(self, path: str, value: str) -> str:
+        return cut(logrules.shown(value, path, self._redactor, most=2 * _SIDE))
 
     def _shown(self, leaf: Leaf) -> str:
         return cut(self._redactor.value(leaf.path, str(leaf.value)))

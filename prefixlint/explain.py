@@ -17,7 +17,7 @@ from prefixlint.results import Analysis
 from prefixlint.table import UNKNOWN
 
 _SHORT = 4  # tokens; a shorter piece of a prompt is punctuation of the chat template and shown with the next one
-_SHOWN = 100  # characters of a passage
+_SHOWN = 80  # characters of a passage
 _NOTES = frozenset({"partial-prompts", "times-missing", "reversed-log", "unsorted-log", "sampled-log", "tokenizer"})
 
 
@@ -66,12 +66,12 @@ class _Request:
         model = table.models.values[table.model[row]]
         use = next((use for use in self._result.tokenizers if use.model == model), None)
         members = np.frombuffer(table.family, np.int32)[material.rows] == family
-        name = material.redactor.text(material.read.grouper.name(family))
+        name = accounts.family_name(material, family)
         here = next(iter(material.again([(path, line, part)])), None)
         return Explanation(
             place=Place(path, line),
             part=part,
-            id=None if here is None or here.id is None else material.redactor.text(here.id),
+            id=None if here is None or here.id is None else material.redactor.identifier(here.id),
             time=None if np.isnan(time) else time,
             model=model,
             format=table.formats.values[table.format[row]],
@@ -84,7 +84,7 @@ class _Request:
             verdicts=pairs.verdicts(material, self._account, self._position),
             reported=None if said == UNKNOWN else said,
             expected=None if here is None else self._expected(here),
-            notes=[note.message for note in self._result.notes if note.slug in _NOTES],
+            notes=[material.redactor.text(note.message) for note in self._result.notes if note.slug in _NOTES],
         )
 
     def _place(self, row: int) -> Place:

@@ -26,7 +26,8 @@ _TRIPLE_WEIGHT = 6
 _SAME = 0.5
 _DIGITS = re.compile(r"[0-9]+")
 _SENTENCE = re.compile(r"(?<=[.!?]) ")
-_NAME_CHARS = 60
+NAME_CHARS = 60
+"""Characters of a family's name."""
 _TELLING = 12  # characters; a shorter line says nothing
 # Boilerplate may stand in every one of thousands of templates: a part leads to that many families, the shortest, of
 # which it makes up most; of all families found so, the best few are compared in full.
@@ -64,7 +65,11 @@ class Grouper:
         return known
 
     def name(self, family: int) -> str:
-        """Give a family's name: the first line that its members share."""
+        """Give a family's name: the beginning of the first line that its members share."""
+        return self.line(family)[:NAME_CHARS]
+
+    def line(self, family: int) -> str:
+        """Give the whole line that a family's name begins."""
         return self.families[family].name
 
     def _place(self, model: str | None, head: Any) -> int:
@@ -197,7 +202,7 @@ def _first_name(head: Any, lines: Sequence[str]) -> str:
 def _name_of(lines: Sequence[str]) -> str:
     """Choose the line that tells a family best: the first that is long enough and holds no numbers."""
     telling = (line for line in lines if len(line) >= _TELLING and not _DIGITS.search(line))
-    return next(telling, lines[0])[:_NAME_CHARS]
+    return next(telling, lines[0])
 
 
 def _rename(family: _Known, model: str | None, parts: Mapping[int, int]) -> None:

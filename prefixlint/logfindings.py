@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -111,6 +111,12 @@ def as_json(finding: LogFinding) -> dict[str, Any]:
         "requests": finding.requests,
         "tokens_lost": dict(finding.tokens_lost) if finding.tokens_lost is not None else None,
     }
+
+
+def with_masked_paths(finding: LogFinding, mask: Callable[[str], str]) -> LogFinding:
+    """Give a finding whose paths are masked: the keys of a body may be what somebody called somebody."""
+    where, *examples = (replace(w, at_path=mask(w.at_path)) for w in (finding.where, *finding.examples))
+    return replace(finding, where=where, examples=tuple(examples))
 
 
 def _source(place: SourcePlace) -> dict[str, Any]:

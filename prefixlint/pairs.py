@@ -48,9 +48,9 @@ def compare(earlier: Request, later: Request, options: pipeline.Options | None, 
     rows = alignment.Alignment(hits(earlier, later), redactor).differences(aligned)
     first = _first(parted, rows, redactor)
     return Comparison(
-        first=first,
+        first=first and _masked(first, redactor),
         excerpt=_excerpt(parted, redactor),
-        differences=rows,
+        differences=[_masked(row, redactor) for row in rows],
         characters=_characters(ours, theirs, aligned, parted),
         grows=parted is not None and parted.grows,
         tokens=tokens,
@@ -79,6 +79,11 @@ def _first(parted: bodies.Difference | None, rows: Sequence[Difference], redacto
     return Difference(
         "added" if parted.grows else "changed", parted.path, parted.path, parted.char, 0, what, before, after
     )
+
+
+def _masked(row: Difference, redactor: Redactor) -> Difference:
+    """Mask the paths: the keys of a body may be what somebody called somebody."""
+    return replace(row, path=redactor.text(row.path), last=redactor.text(row.last))
 
 
 def _excerpt(parted: bodies.Difference | None, redactor: Redactor) -> Excerpt | None:

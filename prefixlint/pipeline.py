@@ -35,7 +35,7 @@ from prefixlint.engines import Engine
 from prefixlint.errors import LogRefusedError, UsageError
 from prefixlint.fleet import Limits
 from prefixlint.ingest import Ingest, Ingested
-from prefixlint.logfindings import LogFinding
+from prefixlint.logfindings import LogFinding, with_masked_paths
 from prefixlint.logrules import Observer
 from prefixlint.logs._read import Index
 from prefixlint.model import Request, Skip
@@ -335,6 +335,7 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
         from prefixlint import tosource  # late, since the linter is another program
 
         analysis = tosource.add(analysis, options.source, log.again, redactor=redactor)
+    analysis = replace(analysis, findings=[with_masked_paths(f, redactor.text) for f in analysis.findings])
     if not isinstance(log, _Files):  # advice is given on logs, which a command can name
         return analysis
     case = Case(
@@ -413,7 +414,7 @@ def _findings(run: _Run, order: np.ndarray, options: Options, log: _Log, redacto
                     observer.try_to_see(found[row], row, run.table.family[row])
     if observer.fault is not None:
         run.notes.append(Note("causes-fault", f"no causes are shown: a log rule has a fault ({observer.fault})"))
-    return observer.findings(rulebook.rules(), redactor.text)
+    return observer.findings(rulebook.rules(), redactor)
 
 
 def _replay(

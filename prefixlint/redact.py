@@ -31,12 +31,17 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 # Credentials that tell themselves by their form, wherever they stand.
 _SECRET_VALUE = re.compile(
-    r"\b(?:sk-[A-Za-z0-9_-]{16,}|(?:ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|"
+    r"(?<![A-Za-z0-9])(?:sk-[A-Za-z0-9_-]{16,}|(?:ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|"
     r"glpat-[\w-]{16,}|"
     r"xox[abeprs]-[A-Za-z0-9-]{10,}|AKIA[0-9A-Z]{16}|ASIA[0-9A-Z]{16}|AIza[\w-]{35}|hf_[A-Za-z0-9]{20,}|"
     r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,})"
     r"|(?<=Bearer )[\w.~+/=-]{8,}|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
     re.DOTALL,
+)
+# In text that is shown, they are found behind other letters as well, as where a prompt was cut and joined.
+_GLUED = re.compile(
+    r"sk-(?=[\w-]*\d)(?=[\w-]*[A-Z])[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|"
+    r"glpat-[\w-]{16,}|A[KS]IA[0-9A-Z]{16}|AIza[\w-]{35}|hf_[A-Za-z0-9]{20,}|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}"
 )
 # Every form above has one of these in it: looking for them first is a hundred times faster than the expression.
 _SECRET_HINTS = (
@@ -54,6 +59,7 @@ _ASSIGNED = re.compile(
 )
 _AROUND = 8_000  # characters around a part of a text in which values are looked for that the part cuts
 
+_APART = r"(?<![A-Za-z0-9])"  # begins a word; an underscore may stand before it, as in call_…
 _DATE = r"(?:19|20)\d\d[-/.](?:0?[1-9]|1[0-2])[-/.](?:0?[1-9]|[12]\d|3[01])"
 _CLOCK = (
     r"(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:[.,]\d{1,9})?)?(?:\s?[AaPp]\.?[Mm]\.?)?"
@@ -63,19 +69,22 @@ _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
 _DAY = r"\d{1,2}(?:st|nd|rd|th)?"
 _KINDS: tuple[tuple[str, str], ...] = (
     ("email", r"\b[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}\b"),
-    ("timestamp", rf"\b{_DATE}(?:[T ,]+{_CLOCK})?(?!\d)"),
+    ("timestamp", rf"{_APART}{_DATE}(?:[T ,]+{_CLOCK})?(?!\d)"),
     (
         "timestamp",
-        rf"\b(?:{_DAY}\s+{_MONTH}|{_MONTH}\s+{_DAY}),?\s+(?:19|20)\d\d\b(?:,?\s+(?:at\s+)?{_CLOCK})?",
+        rf"{_APART}(?:{_DAY}\s+{_MONTH}|{_MONTH}\s+{_DAY}),?\s+(?:19|20)\d\d\b(?:,?\s+(?:at\s+)?{_CLOCK})?",
     ),
-    ("id", r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b"),
+    ("id", _APART + r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}(?![A-Za-z0-9])"),
     ("timestamp", rf"(?<![\d:.]){_CLOCK}(?![\d:])"),
-    ("timestamp", r"(?<![\w.])1[5-9]\d{8}(?:\d{3}|\d{6}|\.\d{1,9})?(?!\w|\.\d)"),
+    ("timestamp", r"(?<![A-Za-z0-9.])1[5-9]\d{8}(?:\d{3}|\d{6}|\.\d{1,9})?(?!\w|\.\d)"),
     ("ip", r"(?<![\d.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?!\d|\.\d)"),
     ("card", r"(?<![\d-])\d(?:[ -]?\d){12,18}(?![\d-])"),
-    ("phone", r"(?<![\w.])\+\d{1,3}(?:[ .-]?\(?\d{2,4}\)?){2,5}(?!\w)"),
-    ("id", r"\b(?=[0-9A-Za-z]*\d)(?=[0-9A-Za-z]*[A-Za-z])(?:[0-9a-f]{16,}|[0-9A-F]{16,}|[0-9A-HJKMNP-TV-Z]{26})\b"),
-    ("id", r"\b[a-z]{2,12}_(?=[A-Za-z0-9]*\d)[A-Za-z0-9]{12,}\b"),
+    ("phone", r"(?<![A-Za-z0-9.])\+\d{1,3}(?:[ .-]?\(?\d{2,4}\)?){2,5}(?!\w)"),
+    (
+        "id",
+        _APART + r"(?=[0-9A-Za-z]*\d)(?=[0-9A-Za-z]*[A-Za-z])(?:[0-9a-f]{16,}|[0-9A-F]{16,}|[0-9A-HJKMNP-TV-Z]{26})\b",
+    ),
+    ("id", _APART + r"[a-z]{2,12}_(?=[A-Za-z0-9]*\d)[A-Za-z0-9]{12,}\b"),
 )
 _PERSONAL = re.compile("|".join(f"(?P<k{i}_{name}>{pattern})" for i, (name, pattern) in enumerate(_KINDS)))
 
@@ -138,6 +147,14 @@ class Redactor:
             return SECRET
         return self.part(text, start, len(text) if end is None else end)
 
+    def identifier(self, value: str) -> str:
+        """Mask what names a request, a user or a session: all of it, where personal values are masked."""
+        return self._named("id", value) if self._personal else self.text(value)
+
+    def _named(self, kind: str, value: str) -> str:
+        digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), key=self._key, digest_size=3).hexdigest()
+        return f"<{kind}:{digest}>"
+
     def _masked(self, text: str) -> str:
         spans = self._spans(text)
         if not spans:
@@ -153,6 +170,7 @@ class Redactor:
         found: list[tuple[int, int, str]] = []
         if any(hint in text for hint in _SECRET_HINTS):
             found += [(*match.span(), SECRET) for match in _SECRET_VALUE.finditer(text)]
+            found += [(*match.span(), SECRET) for match in _GLUED.finditer(text) if self._assigned]
         if '"' in text:
             quoted = (match for match in _QUOTED_SECRET.finditer(text) if _body_secret(match[2]))
             found += [(match.end(1), match.start(4), SECRET) for match in quoted]
@@ -169,8 +187,7 @@ class Redactor:
         value = found[0]
         if kind == "card" and not _luhn(value):
             return value
-        digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), key=self._key, digest_size=3).hexdigest()
-        return f"<{kind}:{digest}>"
+        return self._named(kind, value)
 
 
 def shown(*, personal: bool = False, salt: bytes = b"") -> Redactor:

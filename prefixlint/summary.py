@@ -11,7 +11,7 @@ from prefixlint import accounts, attribute, bodies, causecost, fingerprints, sim
 from prefixlint.accounts import Account, Material, Pieces
 from prefixlint.fleet import Limits
 from prefixlint.logs import why_no_prompt
-from prefixlint.model import Fingerprint, Messages, Request, Text
+from prefixlint.model import Fingerprint, Messages, Request, Skip, Text
 from prefixlint.reported import likely_causes, reported
 from prefixlint.results import (
     Analysis,
@@ -44,7 +44,10 @@ _PREFIXES = 10
 _CANDIDATES = 50  # for them, since most extend another by a few tokens
 _NEAR = 0.05
 _MIN_PREFIX = 64  # tokens; shorter shared prefixes save nothing worth a line
+_OPEN_KEYS = frozenset({"model", "day", "hour", "format", "path"})
+_NAMING_KEYS = frozenset({"user", "session", "namespace"})
 _TAIL = 60  # characters of a shared prefix that are shown
+_AROUND = 400  # tokens around its ends in which values are looked for that they cut
 # A log that holds less than this share of the turns its conversations refer to was probably sampled.
 _MISSING_TURNS = 0.2
 _FEW_TURNS = 5
@@ -55,7 +58,7 @@ def build(material: Material, account: Account) -> Analysis:
     if material.on_account is not None:
         material.on_account(material, account)
     where = simulate.after_warmup(material.rows.size, material.warmup)
-    notes = [*material.notes, *_notes(material)]
+    notes = [Note(n.slug, material.redactor.text(n.message)) for n in (*material.notes, *_notes(material))]
     families = _families(material, account, where)
     if material.on_request is not None:
         for line in _request_lines(material, account):
@@ -119,7 +122,7 @@ def _groups(material: Material, account: Account) -> list[Group]:
         engines = [_rates(name, material, account, where) for name in account.served] if where.size else []
         found.append(
             Group(
-                key=dict(zip(material.by, material.table.groups.values[number], strict=True)),
+                key=_shown_key(material, number),
                 requests=int(members.size),
                 prompt_tokens=int(account.prompt[where].sum()),
                 reported=reported(material.table, material.order[members]),
@@ -127,6 +130,18 @@ def _groups(material: Material, account: Account) -> list[Group]:
             )
         )
     return sorted(found, key=lambda g: (-_missed(g), -g.requests, tuple(str(v) for v in g.key.values())))
+
+
+def _shown_key(material: Material, number: int) -> dict[str, str | None]:
+    """Give what a group's requests agree on, masked: whom a value names is not shown, when and which model is."""
+    values = zip(material.by, material.table.groups.values[number], strict=True)
+    return {key: value if value is None else _shown_value(material, key, value) for key, value in values}
+
+
+def _shown_value(material: Material, key: str, value: str) -> str:
+    if key in _OPEN_KEYS:
+        return value
+    return material.redactor.identifier(value) if key in _NAMING_KEYS else material.redactor.text(value)
 
 
 def _missed(group: Group) -> int:
@@ -157,7 +172,7 @@ def _families(material: Material, account: Account, where: slice) -> list[Family
     return [
         Family(
             id=accounts.family_id(material, number),
-            name=material.read.grouper.name(number),
+            name=accounts.family_name(material, number),
             model=_family_model(material, members[number]),
             requests=int(members[number].size),
             prompt_tokens=int(account.prompt[members[number]].sum()),
@@ -188,7 +203,7 @@ def _place(material: Material, spot: attribute.Place, seen: Mapping[int, Request
     path, line, _ = table.where(parting.row)
     return VolatilePlace(
         token=parting.token,
-        path=at and at[0],
+        path=at and material.redactor.text(at[0]),
         char=at and at[1],
         excerpt=attribute.excerpt(
             here, there, attribute.first_difference(here, there)[1], lead, redactor=material.redactor
@@ -225,10 +240,13 @@ def _shared_prefixes(material: Material) -> list[SharedPrefix]:
     kept: list[NDArray[np.uint32]] = []
     shown = []
     for prefix in found:
-        ids = material.encoder.ids(material.table.prompt_segments(prefix.owner))[: prefix.length]
+        whole = material.encoder.ids(material.table.prompt_segments(prefix.owner))
+        ids = whole[: prefix.length]
         if not any(_nearly_same(ids, other) for other in kept):
             kept.append(ids)
-            shown.append(SharedPrefix(prefix.length, prefix.requests, _tail(material, prefix.owner, ids)))
+            shown.append(
+                SharedPrefix(prefix.length, prefix.requests, _tail(material, prefix.owner, whole, prefix.length))
+            )
             if len(shown) == _PREFIXES:
                 break
     return shown
@@ -240,10 +258,13 @@ def _nearly_same(one: NDArray[np.uint32], other: NDArray[np.uint32]) -> bool:
     return long.size - short.size < max(_MIN_PREFIX, _NEAR * long.size) and np.array_equal(long[: short.size], short)
 
 
-def _tail(material: Material, row: int, ids: NDArray[np.uint32]) -> str:
+def _tail(material: Material, row: int, whole: NDArray[np.uint32], length: int) -> str:
+    """Give how a prefix of a prompt ends; a value that its end cuts is masked as a whole."""
     if accounts.foreign(material, row):
-        return " ".join(map(str, ids[-8:].tolist()))
-    return material.encoder.decode(ids[-40:])[-_TAIL:]
+        return " ".join(map(str, whole[max(0, length - 8) : length].tolist()))
+    text = material.encoder.decode(whole[max(0, length - _AROUND) : length])
+    behind = material.encoder.decode(whole[length : length + _AROUND])
+    return material.redactor.part(text + behind, max(0, len(text) - _TAIL), len(text))
 
 
 def _input(material: Material) -> Input:
@@ -258,10 +279,14 @@ def _input(material: Material) -> Input:
         start=float(known.min()) if known.size else None,
         end=float(known.max()) if known.size else None,
         order=material.order_name,
-        skipped=read.skipped,
+        skipped=[_shown_skip(material, skip) for skip in read.skipped],
         skipped_total=read.skipped_total,
-        skipped_kinds=[SkipKind(first, count) for first, count in read.skipped_kinds.values()],
+        skipped_kinds=[SkipKind(_shown_skip(material, first), count) for first, count in read.skipped_kinds.values()],
     )
+
+
+def _shown_skip(material: Material, skip: Skip) -> Skip:
+    return replace(skip, reason=material.redactor.text(skip.reason))
 
 
 def _notes(material: Material) -> list[Note]:
@@ -347,7 +372,7 @@ def _request_lines(material: Material, account: Account) -> Iterator[RequestLine
             path=path,
             line=line,
             part=part,
-            id=table.ids.get(row),
+            id=None if row not in table.ids else material.redactor.identifier(table.ids[row]),
             time=None if np.isnan(time) else time,
             family=accounts.family_id(material, table.family[row]),
             prompt_tokens=int(account.prompt[position]),
@@ -360,6 +385,6 @@ def _request_lines(material: Material, account: Account) -> Iterator[RequestLine
             },
             reported_cached_tokens=None if said == UNKNOWN else said,
             diverged_token=parting.token if parting else None,
-            diverged_path=place and place[0],
+            diverged_path=place and material.redactor.text(place[0]),
             diverged_char=place and place[1],
         )

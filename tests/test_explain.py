@@ -64,7 +64,7 @@ def test_passages_cover_the_prompt_and_say_what_matched(parted):
         end += passage["tokens"]
     assert end == parted["prompt_tokens"]
     assert sum(passage["matched"] for passage in parted["passages"]) == parted["engines"][0]["cached_tokens"]
-    assert max(len(passage["text"]) for passage in parted["passages"]) <= 100
+    assert max(len(passage["text"]) for passage in parted["passages"]) <= 80
 
 
 def test_what_it_should_have_matched_and_why_not(parted, log):

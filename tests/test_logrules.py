@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import logcases
 from logcases import RULES, assistant, call, claude, conversation, siblings, system, tool, tools, user
 
-from prefixlint import logrules, logs, rulebook
+from prefixlint import logrules, logs, redact, rulebook
 from prefixlint.logrules import _history, _values
 from prefixlint.logrules._view import unmarked, view
 from prefixlint.model import Messages, Request, TokenIds
@@ -198,7 +198,7 @@ def test_credentials_are_never_shown(secret, tmp_path):
 
 def test_redact_masks_values_by_kind(tmp_path):
     bodies = siblings([f"User: {n}@corp.example\n{RULES}" for n in ("ann", "bob")])
-    masked = one(check(tmp_path, bodies, masked=logrules.mask(personal=True)))
+    masked = one(check(tmp_path, bodies, masked=redact.shown(personal=True)))
     assert all(value.startswith("<email:") for value in masked.values)
     assert masked.values[0] != masked.values[1]
     assert "corp.example" not in json.dumps(logrules.as_json(masked))

@@ -7,7 +7,7 @@ a new version, a summary, a call on the side that does not repeat the history.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from prefixlint import redact
@@ -17,25 +17,22 @@ from prefixlint.logfindings import LogFinding, Sighting, as_json
 from prefixlint.logrules import _heads, _history, _settings, _single, _values
 from prefixlint.logrules._causes import Causes
 from prefixlint.logrules._hits import At, Hit
+from prefixlint.logrules._pieces import shown
 from prefixlint.logrules._tracks import MEMORY, Match, Tracks
 from prefixlint.logrules._view import View, view
 from prefixlint.model import Request, Skip
+from prefixlint.redact import Redactor
 
-__all__ = ["At", "Hit", "LogFinding", "Observer", "Sighting", "as_json", "check", "compare", "differences", "mask"]
+__all__ = ["At", "Hit", "LogFinding", "Observer", "Sighting", "as_json", "check", "compare", "differences", "shown"]
 
 _CONTINUES = frozenset({"append", "edited", "window"})
-
-
-def mask(*, personal: bool = False) -> Callable[[str], str]:
-    """Give what hides credentials in shown values; with `personal` also times, ids, addresses and the like, by kind."""
-    return redact.shown(personal=personal).text
 
 
 def check(
     requests: Iterable[Request | Skip],
     rules: Mapping[str, Rule],
     *,
-    masked: Callable[[str], str] | None = None,
+    masked: Redactor | None = None,
 ) -> list[LogFinding]:
     """Give the findings of a log whose requests come in order; `masked` hides what must not be shown."""
     observer = Observer()
@@ -100,11 +97,11 @@ class Observer:
         except Exception as error:  # noqa: BLE001  # the rules read what strangers wrote
             self.fault = f"{type(error).__name__} at {request.path}:{request.line}"
 
-    def findings(self, rules: Mapping[str, Rule], masked: Callable[[str], str] | None = None) -> list[LogFinding]:
+    def findings(self, rules: Mapping[str, Rule], masked: Redactor | None = None) -> list[LogFinding]:
         """Give what the requests seen so far show, for the rules that are wanted."""
         if self.fault is not None:
             return []
-        return self._causes.findings(rules, mask() if masked is None else masked)
+        return self._causes.findings(rules, redact.shown() if masked is None else masked)
 
 
 def _hits(match: Match | None, sibling: View | None, here: View) -> tuple[View | None, list[Hit], int | None]:

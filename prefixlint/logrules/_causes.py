@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from prefixlint.bodies import common_prefix
 from prefixlint.findings import Confidence, Rule, Severity
 from prefixlint.logfindings import LogFinding, Where
 from prefixlint.logrules._hits import Hit
+from prefixlint.logrules._pieces import shown
 from prefixlint.logrules._sightings import Sightings
 from prefixlint.logrules._view import View
-from prefixlint.redact import SECRET, is_secret_name
+from prefixlint.redact import SECRET, Redactor, is_secret_name
 from prefixlint.wording import many
 
 _EXAMPLES = 8  # pairs of lines that a finding names besides the first
 _VALUES = 64  # distinct values that are counted
 _SHOWN = 80  # characters of a value that are shown
-_MASKED = 2_000  # characters of a value that are looked through for credentials
+_MASKED = 400  # characters of a value that are looked at for it
 _CHARS = 4  # characters of a token, roughly, where nothing was counted
 _FEW = 3  # requests; fewer say nothing about how often a value changes
 _PAIRS = 10  # compared pairs from which on a single change is a new version and not a habit
@@ -130,7 +132,7 @@ class Causes:
         if earlier is not None and len(cause.states) < _FEW:
             cause.states.add(_states(earlier)[0 if hit.rank[0] < 0 else 1 if hit.rank[0] == 0 else 2])
 
-    def findings(self, rules: Mapping[str, Rule], mask: Callable[[str], str]) -> list[LogFinding]:
+    def findings(self, rules: Mapping[str, Rule], redactor: Redactor) -> list[LogFinding]:
         """Give the findings in order of their lines, without what is expected."""
         kept = {}
         for key, cause in self._causes.items():
@@ -139,7 +141,7 @@ class Causes:
                 kept[key] = cause
         prints = {key: _fingerprint(cause) for key, cause in kept.items()}
         found = [
-            _finding(cause, rules[cause.hit.code], prints, prints[key], mask=mask, turns=self._turns)
+            _finding(cause, rules[cause.hit.code], prints, prints[key], redactor=redactor, turns=self._turns)
             for key, cause in kept.items()
         ]
         return sorted(found, key=lambda f: (f.where.path, f.where.line, f.rule.code, f.where.at_path))
@@ -202,11 +204,11 @@ def _finding(
     prints: Mapping[tuple[Any, ...], str],
     fingerprint: str,
     *,
-    mask: Callable[[str], str],
+    redactor: Redactor,
     turns: Mapping[int, int],
 ) -> LogFinding:
     hit = cause.hit
-    values = _values(hit, mask)
+    values = _values(hit, redactor)
     severity = max(rule.severity, _PROVEN.get(rule.code, rule.severity))
     if cause.mild or cause.sure < 2 or _is_rare(cause, turns):
         severity = Severity.INFO
@@ -240,28 +242,21 @@ def _is_rare(cause: _Cause, turns: Mapping[int, int]) -> bool:
     return bool(cause.tracks) and all(n == 1 and turns.get(track, 0) >= _PAIRS for track, n in cause.tracks.items())
 
 
-def _values(hit: Hit, mask: Callable[[str], str]) -> tuple[str, str] | None:
+def _values(hit: Hit, redactor: Redactor) -> tuple[str, str] | None:
     if not hit.before and not hit.after:
         return None
-    name = hit.at.path.rpartition(".")[2]
     words = str(hit.key[-1]).rstrip(" :=\"'").split()
-    if is_secret_name(name) or (words and is_secret_name(words[-1])):
+    if words and is_secret_name(words[-1]):
         return SECRET, SECRET
-    before, after = hit.before, hit.after
-    if len(before) > _SHOWN and len(after) > _SHOWN:
-        before, after = _around(before, after)
-    return _cut(mask(before[:_MASKED])), _cut(mask(after[:_MASKED]))
+    begin = _begin(hit.before, hit.after) if min(len(hit.before), len(hit.after)) > _SHOWN else 0
+    before, after = (shown(value, hit.at.path, redactor, begin, _MASKED) for value in (hit.before, hit.after))
+    return _cut(f"{'…' if begin else ''}{before}"), _cut(f"{'…' if begin else ''}{after}")
 
 
-def _around(before: str, after: str) -> tuple[str, str]:
-    """Move two long values to where they begin to differ."""
-    from prefixlint.bodies import common_prefix
-
+def _begin(before: str, after: str) -> int:
+    """Give where to begin to show two long values, so that the place at which they differ is seen."""
     same = common_prefix(before, after)
-    if same <= _SHOWN // 2:
-        return before, after
-    start = same - _SHOWN // 4
-    return f"…{before[start:]}", f"…{after[start:]}"
+    return same - _SHOWN // 4 if same > _SHOWN // 2 else 0
 
 
 def _cut(text: str) -> str:

@@ -110,9 +110,8 @@ def _definitions(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
         name = later.tool_names[index]
         if same_data(unmarked(a), unmarked(b)):
             one, two = (dumps(unmarked(tool)).decode("utf-8", "replace") for tool in (a, b))
-            cut = max(0, bodies.common_prefix(one, two) - 20)
             what = "tool definitions with the same content, written in another order"
-            yield Hit("PFX302", "json", rank, where, ("PFX302", "tools"), what, one[cut:], two[cut:], same, 1)
+            yield Hit("PFX302", "json", rank, where, ("PFX302", "tools"), what, one, two, same, 1)
             continue
         place = _in_string(where)
         what = f"the definition of the tool {name!r}" if name else "a tool's definition"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from prefixlint.bodies import common_prefix
+from prefixlint.logrules._pieces import piece
 
 _BACK = 100  # characters before a difference in which its value may begin
 _AHEAD = 160  # characters behind it in which the value must end
@@ -26,7 +27,7 @@ _LINES = 600
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One difference of two texts: kind, where it begins (equal in both up to `start`), the two values.
+    """One difference of two texts: kind, where it begins, the two values, each a `Piece` of its text.
 
     `char` is the first differing character in the later text, `lead` what stands before the value in its line. `tail`
     counts equal characters behind the value, up to the next difference or the end.
@@ -176,23 +177,20 @@ def classify(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, int]
     if embedded is not None:
         kind, start, end_a, end_b = embedded
         lead = _lead(later, j - (i - start))
-        return _place(kind, j, earlier[start:end_a], later[j - (i - start) : end_b], lead), end_a, end_b
+        before, after = piece(earlier, start, end_a), piece(later, j - (i - start), end_b)
+        return Place(kind, j, before, after, lead), end_a, end_b
     for kind, form in _FORMS:
         a = _covering(form, earlier, i)
         b = _covering(form, later, j) if a is not None else None
         if a is None or b is None or i - a[0] != j - b[0]:
             continue
-        before, after = earlier[a[0] : a[1]], later[b[0] : b[1]]
-        if before == after:
+        if earlier[a[0] : a[1]] == later[b[0] : b[1]]:
             continue
+        before, after = piece(earlier, *a), piece(later, *b)
         told = _told(kind, before, after, ends=(earlier[a[1] :][:30], later[b[1] :][:30]), line=(later, b[0]))
         if told is not None:
-            return _place(told, j, before, after, _lead(later, b[0])), a[1], b[1]
+            return Place(told, j, before, after, _lead(later, b[0])), a[1], b[1]
     return _free_text(earlier, i, later, j)
-
-
-def _place(kind: str, char: int, before: str, after: str, lead: str) -> Place:
-    return Place(kind, char, before, after, lead)
 
 
 def _covering(form: re.Pattern[str], text: str, at: int) -> tuple[int, int] | None:
@@ -339,8 +337,8 @@ def _free_text(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, in
     end_a, end_b = _resync(earlier, i, later, j)
     while later[end_b : end_b + 1].isalnum() and end_b - j < _AHEAD and earlier[end_a : end_a + 1] == later[end_b]:
         end_a, end_b = end_a + 1, end_b + 1
-    before, after = earlier[i - back : end_a], later[start:end_b]
-    return _place(_free_kind(before, after, later, start), j, before, after, _lead(later, start)), end_a, end_b
+    before, after = piece(earlier, i - back, end_a), piece(later, start, end_b)
+    return Place(_free_kind(before, after, later, start), j, before, after, _lead(later, start)), end_a, end_b
 
 
 def _free_kind(before: str, after: str, later: str, start: int) -> str:
