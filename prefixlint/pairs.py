@@ -83,7 +83,7 @@ def _first(parted: bodies.Difference | None, rows: Sequence[Difference], redacto
 
 def _masked(row: Difference, redactor: Redactor) -> Difference:
     """Mask the paths: the keys of a body may be what somebody called somebody."""
-    return replace(row, path=redactor.text(row.path), last=redactor.text(row.last))
+    return replace(row, path=redactor.path(row.path), last=redactor.path(row.last))
 
 
 def _excerpt(parted: bodies.Difference | None, redactor: Redactor) -> Excerpt | None:

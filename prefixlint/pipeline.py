@@ -335,7 +335,7 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
         from prefixlint import tosource  # late, since the linter is another program
 
         analysis = tosource.add(analysis, options.source, log.again, redactor=redactor)
-    analysis = replace(analysis, findings=[with_masked_paths(f, redactor.text) for f in analysis.findings])
+    analysis = replace(analysis, findings=[with_masked_paths(f, redactor.path) for f in analysis.findings])
     if not isinstance(log, _Files):  # advice is given on logs, which a command can name
         return analysis
     case = Case(

@@ -147,6 +147,10 @@ class Redactor:
             return SECRET
         return self.part(text, start, len(text) if end is None else end)
 
+    def path(self, path: str) -> str:
+        """Mask a path of a body: its keys may be what somebody called somebody."""
+        return ".".join(self.text(name) for name in self.text(path).split("."))
+
     def identifier(self, value: str) -> str:
         """Mask what names a request, a user or a session: all of it, where personal values are masked."""
         return self._named("id", value) if self._personal else self.text(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -203,7 +204,7 @@ def _place(material: Material, spot: attribute.Place, seen: Mapping[int, Request
     path, line, _ = table.where(parting.row)
     return VolatilePlace(
         token=parting.token,
-        path=at and material.redactor.text(at[0]),
+        path=at and material.redactor.path(at[0]),
         char=at and at[1],
         excerpt=attribute.excerpt(
             here, there, attribute.first_difference(here, there)[1], lead, redactor=material.redactor
@@ -385,6 +386,6 @@ def _request_lines(material: Material, account: Account) -> Iterator[RequestLine
             },
             reported_cached_tokens=None if said == UNKNOWN else said,
             diverged_token=parting.token if parting else None,
-            diverged_path=place and material.redactor.text(place[0]),
+            diverged_path=place and material.redactor.path(place[0]),
             diverged_char=place and place[1],
         )
