@@ -13,13 +13,14 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from prefixlint import attribute, simulate
+from prefixlint import attribute, causecost, simulate
 from prefixlint.bounded import Bounded
 from prefixlint.counting import Counted
 from prefixlint.families import NAME_CHARS
 from prefixlint.ingest import Ingested
 from prefixlint.logfindings import LogFinding
 from prefixlint.model import MissCause, Request
+from prefixlint.recomputed import Comparer
 from prefixlint.redact import Redactor
 from prefixlint.results import Note, RequestLine
 from prefixlint.simulate import NO_OWNER, Replay, Served
@@ -66,7 +67,8 @@ class Account:
     """The replay with counts as they are reported.
 
     `lost` are tokens that were there but behind a difference. `partners` are the rows that requests are compared with,
-    -1 for the first of a family; `partings` where they part from them, None where they only go on.
+    -1 for the first of a family; `partings` where they part from them, None where they only go on. `pairs` are the
+    requests whose prefix ends at a known cause, each with the one that it should have matched.
     """
 
     prompt: Counts
@@ -75,6 +77,7 @@ class Account:
     misses: Mapping[str, Mapping[MissCause, Counts]]
     partings: Sequence[attribute.Parting | None]
     partners: Sequence[int]
+    pairs: Mapping[int, causecost.Pair]
 
 
 class Pieces:
@@ -129,8 +132,9 @@ def account(material: Material) -> Account:
     engines = {n: limited[n] if n in limited else simulate.scaled(s, factors) for n, s in replay.engines.items()}
     first = next(iter(engines.values()))
     of_blocks = replay.distinct_blocks is not None
-    partners = [NO_OWNER] * material.rows.size if of_blocks else _partners(material)
-    partings = [None] * material.rows.size if of_blocks else _partings(material, partners)
+    pairs = causecost.pairs(material.findings)
+    partners = [NO_OWNER] * material.rows.size if of_blocks else _partners(material, pairs)
+    partings = [None] * material.rows.size if of_blocks else _partings(material, partners, pairs)
     if of_blocks:
         held = ((material.table.namespace[row], material.table.blocks[row]) for row in material.rows.tolist())
         lost = attribute.lost_blocks(held, first.shared)
@@ -148,7 +152,7 @@ def account(material: Material) -> Account:
         why[MissCause.NAMESPACE] = apart
         why |= {MissCause.DIVERGED: behind, MissCause.COLD: rest - apart - unwritten - behind}
         misses[name] = {cause: tokens for cause, tokens in why.items() if tokens.any()}
-    return Account(first.prompt, lost, engines, misses, partings, partners)
+    return Account(first.prompt, lost, engines, misses, partings, partners, pairs)
 
 
 def _behind(served: Served, replay: Replay, reach: Counts | None, factors: NDArray[np.float64]) -> Counts:
@@ -159,24 +163,41 @@ def _behind(served: Served, replay: Replay, reach: Counts | None, factors: NDArr
     return np.maximum(np.minimum(there, served.prompt) - served.shared, 0)
 
 
-def _partners(material: Material) -> list[int]:
+def _partners(material: Material, pairs: Mapping[int, causecost.Pair]) -> list[int]:
+    """Give what each request is compared with: what a finding compares it with, else the best candidate."""
     served = next(iter(material.replay.engines.values()))
-    table = material.table
-    return attribute.partners(material.rows.tolist(), table.conversation, served.owner, table.family)
+    table, rows = material.table, material.rows.tolist()
+    found = attribute.partners(rows, table.conversation, served.owner, table.family)
+    return [pairs[row].partner if row in pairs else partner for row, partner in zip(rows, found, strict=True)]
 
 
-def _partings(material: Material, partners: Sequence[int]) -> list[attribute.Parting | None]:
+def _partings(
+    material: Material, partners: Sequence[int], pairs: Mapping[int, causecost.Pair]
+) -> list[attribute.Parting | None]:
     table, rows = material.table, material.rows.tolist()
     served = next(iter(material.replay.engines.values()))
+    explained = _explained(served, material.replay)
     pieces = Pieces(material.encoder)
+    comparer = Comparer(pieces)
     found: list[attribute.Parting | None] = []
-    for row, partner, new in zip(rows, partners, (served.prompt - served.shared).tolist(), strict=True):
-        if partner < 0 or new <= 0:
+    for position, (row, partner) in enumerate(zip(rows, partners, strict=True)):
+        there = int(explained[position])
+        if row in pairs and there < served.prompt[position]:
+            found.append(causecost.parting(table, comparer, row, pairs[row], there))
+        elif partner < 0 or there >= served.prompt[position]:
             found.append(None)
-            continue
-        parted = attribute.part(pieces, table.prompt_segments(partner), table.prompt_segments(row))
-        found.append(attribute.Parting(row, partner, *parted) if parted else None)
+        else:
+            parted = attribute.part(pieces, table.prompt_segments(partner), table.prompt_segments(row), shared=there)
+            found.append(attribute.Parting(row, partner, *parted) if parted else None)
     return found
+
+
+def _explained(served: Served, replay: Replay) -> Counts:
+    """Give the leading tokens of each request that a cache served, or that it lacked for a reason other than text."""
+    reach = served.shared
+    for other in (replay.elsewhere, replay.with_outputs):
+        reach = reach if other is None else np.maximum(reach, other)
+    return reach
 
 
 def family_id(material: Material, number: int) -> str:

@@ -76,8 +76,11 @@ class Place:
     lost: int
 
 
-def part(segments: Segments, earlier: Ids, later: Ids) -> tuple[int, str, int, int] | None:
-    """Compare two prompts given as segment ids: what a Parting holds; None where the later one only goes on."""
+def part(segments: Segments, earlier: Ids, later: Ids, *, shared: int = 0) -> tuple[int, str, int, int] | None:
+    """Compare two prompts given as segment ids: what a Parting holds; None where the later one only goes on.
+
+    `shared` are the leading tokens that the cache served: they are not lost, whatever the two prompts have in common.
+    """
     k = common(earlier, later)
     if k == earlier.size:
         return None
@@ -89,7 +92,10 @@ def part(segments: Segments, earlier: Ids, later: Ids) -> tuple[int, str, int, i
     at = common(a, b)
     if at == a.size and k == earlier.size - 1:
         return None
-    lost = common(a[at:][::-1], b[at:][::-1]) + _found_again(sizes[k + 1 :], earlier[k + 1 :], later[k + 1 :])
+    end = start + int(sizes[k])
+    lost = min(common(a[at:][::-1], b[at:][::-1]), max(0, end - shared))
+    left = np.minimum(sizes, (np.cumsum(sizes) - shared).clip(0))[k + 1 :]
+    lost += _found_again(sizes[k + 1 :], left, earlier[k + 1 :], later[k + 1 :])
     return k, _context(segments, a, b, at), start + at, lost
 
 
@@ -178,8 +184,8 @@ def _side(text: str) -> str:
     return text if len(text) <= _SIDE else text[: _SIDE - 1] + "…"
 
 
-def _found_again(sizes: Counts, earlier: Ids, later: Ids) -> int:
-    """Count the tokens of the later segments that the earlier prompt has too, template punctuation left out."""
+def _found_again(sizes: Counts, left: Counts, earlier: Ids, later: Ids) -> int:
+    """Count what is `left` of the later segments that the earlier prompt has too, template punctuation left out."""
     if not later.size or not earlier.size:
         return 0
     long = sizes > _TRIVIAL
@@ -187,7 +193,7 @@ def _found_again(sizes: Counts, earlier: Ids, later: Ids) -> int:
         return 0
     known = set(earlier.tolist())
     return sum(
-        size for segment, size in zip(later[long].tolist(), sizes[long].tolist(), strict=True) if segment in known
+        size for segment, size in zip(later[long].tolist(), left[long].tolist(), strict=True) if segment in known
     )
 
 

@@ -1,67 +1,112 @@
-"""What each cause costs: the tokens that engines compute again in the requests whose shared prefix it ends."""
+"""What each cause costs: the loss of a cause, its definition and its measure.
+
+**The loss of a cause** are the tokens that a request holds and that an engine computes again because of it: they would
+have come from the cache if the request went on like the one that it should have matched. Tokens that are new in any
+case (the newest message, the changed value itself) are no loss, and neither is text that a request no longer holds.
+
+A request is compared with its own partner (the previous turn of its conversation, else the latest request of its
+template), not with the one that happens to share most. What the cache served anyway, from whichever request, is not
+lost. Where several causes lie in one request, the first one in the order in which the model reads takes the whole loss,
+since it alone ends the prefix; the others stand behind it and take what they cost where they come first. So losses of
+causes never overlap: with what is left unexplained they add up to the tokens that diverged.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prefixlint import attribute
-from prefixlint.logfindings import LogFinding, with_losses
+from prefixlint.logfindings import LogFinding, Sighting, with_losses
 from prefixlint.model import MissCause
-from prefixlint.simulate import Served
+from prefixlint.recomputed import Comparer, Difference
 from prefixlint.table import Table
 
 Counts = NDArray[np.int64]
 
+_SAME = frozenset(
+    "json order shape space ids cleared edited stamped calls role reasoning attachment".split()  # noqa: SIM905  # short
+)
+"""Kinds whose advice is to send what was sent before: nothing in it is new."""
+_MOVED = frozenset({"PFX203"})
+"""Rules of content that stays the same and stands elsewhere on the next turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A request and the one that it should have matched, as the finding saw them."""
+
+    partner: int
+    difference: Difference
+    finding: int
+    turn: bool
+
+
+def pairs(findings: Sequence[LogFinding]) -> dict[int, Pair]:
+    """Give the pair of each request whose shared prefix ends at one of the findings, by its row.
+
+    `Pair.finding` is the number of the finding. Each request has at most one.
+    """
+    found = {}
+    for number, finding in enumerate(findings):
+        for sighting in finding.sightings:
+            if sighting.first and sighting.partner is not None:
+                found[sighting.row] = Pair(sighting.partner, _difference(finding, sighting), number, turn=sighting.turn)
+    return found
+
+
+def _difference(finding: LogFinding, sighting: Sighting) -> Difference:
+    sibling = not sighting.turn
+    return Difference(
+        rewritten=finding.kind in _SAME,
+        moved=finding.rule.code in _MOVED,
+        opening=sighting.opening if sibling and sighting.tail is None else None,
+        tail=sighting.tail if sibling else None,
+    )
+
+
+def parting(table: Table, comparer: Comparer, row: int, pair: Pair, shared: int) -> attribute.Parting:
+    """Compare a request with its partner: where they part, and the tokens that are lost. `shared` were served."""
+    later, earlier = table.prompt_segments(row), table.prompt_segments(pair.partner)
+    output = table.output_segments(pair.partner) if pair.turn else None
+    lost = comparer.recomputed(earlier, later, shared, pair.difference, output=output)
+    place = attribute.part(comparer.segments, earlier, later) or (0, "", 0, 0)
+    return attribute.Parting(row, pair.partner, *place[:3], lost)
+
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """The replay that losses are taken from. `rows` are the replayed requests in order; arrays go by that order."""
+    """The losses of a replay. `rows` are the replayed requests in order; arrays go by that order.
+
+    `misses` are the tokens of each engine by cause, what diverged being what `parting` found.
+    """
 
     table: Table
     rows: NDArray[np.intp]
-    served: Mapping[str, Served]
     misses: Mapping[str, Mapping[MissCause, Counts]]
-    segments: attribute.Segments
 
-    def ranked(self, findings: Iterable[LogFinding]) -> list[LogFinding]:
+    def ranked(self, findings: Sequence[LogFinding], found: Mapping[int, Pair]) -> list[LogFinding]:
         """Give the findings with their losses, the most costly first."""
-        position = np.full(len(self.table), -1, np.int64)
-        position[self.rows] = np.arange(self.rows.size)
-        measured = [with_losses(finding, self._lost(finding, position)) for finding in findings]
-        return sorted(measured, key=lambda f: (-max((f.tokens_lost or {"": 0}).values()), -f.severity, f.rule.code))
+        totals = [dict.fromkeys(self.misses, 0) for _ in findings]
+        for position, row in enumerate(self.rows.tolist()):
+            pair = found.get(row)
+            if pair is not None:
+                for name in self.misses:
+                    totals[pair.finding][name] += self._of_request(name, position, row, pair)
+        measured = [with_losses(finding, lost) for finding, lost in zip(findings, totals, strict=True)]
+        return sorted(measured, key=_cost)
 
-    def _lost(self, finding: LogFinding, position: Counts) -> dict[str, int]:
-        rows = np.asarray([sighting.row for sighting in finding.sightings if sighting.first], np.int64)
-        where = position[rows]
-        where = where[where >= 0]
-        apart = self._apart(finding, position)
-        lost = {}
-        for name, served in self.served.items():
-            diverged = self.misses[name].get(MissCause.DIVERGED)
-            total = int(diverged[where].sum()) if diverged is not None else 0
-            for here, tokens in apart:
-                known = int(diverged[here]) if diverged is not None else 0
-                rest = int(served.prompt[here] - served.cached[here])
-                total += max(0, min(tokens - int(served.cached[here]), rest) - known)
-            lost[name] = total
-        return lost
+    def _of_request(self, engine: str, position: int, row: int, pair: Pair) -> int:
+        """Give the loss of one request; of one whose partner has another namespace, what that namespace held."""
+        causes = [MissCause.DIVERGED]
+        if self.table.namespace[row] != self.table.namespace[pair.partner]:
+            causes.append(MissCause.NAMESPACE)
+        misses = self.misses[engine]
+        return sum(int(misses[cause][position]) for cause in causes if cause in misses)
 
-    def _apart(self, finding: LogFinding, position: Counts) -> list[tuple[int, int]]:
-        """Give what requests share with those in another namespace: positions, and shared tokens."""
-        found = []
-        for sighting in finding.sightings:
-            row, partner = sighting.row, sighting.partner
-            if not sighting.first or partner is None:
-                continue
-            here = int(position[row])
-            if here < 0 or self.table.namespace[row] == self.table.namespace[partner]:
-                continue
-            earlier, later = self.table.prompt_segments(partner), self.table.prompt_segments(row)
-            parted = attribute.part(self.segments, earlier, later)
-            shared = int(self.segments.sizes(earlier).sum()) if parted is None else parted[2] + parted[3]
-            found.append((here, shared))
-        return found
+
+def _cost(finding: LogFinding) -> tuple[int, int, str]:
+    return -max((finding.tokens_lost or {"": 0}).values()), -finding.severity, finding.rule.code

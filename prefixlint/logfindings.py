@@ -28,6 +28,9 @@ class Sighting:
     differs, so that this is where the shared prefix ends; other sightings stand behind another cause. `turn` tells an
     earlier turn of the conversation from a sibling of the template. `path` and `char` are the place in the later body:
     what stands there in both, and the kind of value, is told by the hit of `logrules.compare` with the same place.
+
+    Of siblings, `opening` is the beginning of the later one's first message, up to which they may share their text;
+    where they have no messages, `tail` are the characters that they share behind the place.
     """
 
     row: int
@@ -36,6 +39,8 @@ class Sighting:
     turn: bool
     path: str
     char: int
+    opening: str = ""
+    tail: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

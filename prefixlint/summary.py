@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefixlint import accounts, attribute, bodies, causecost, fingerprints, simulate
-from prefixlint.accounts import Account, Material, Pieces
+from prefixlint.accounts import Account, Material
 from prefixlint.fleet import Limits
 from prefixlint.logs import why_no_prompt
 from prefixlint.model import Fingerprint, Messages, Request, Skip, Text
@@ -77,9 +77,9 @@ def build(material: Material, account: Account) -> Analysis:
         shared_prefixes=_shared_prefixes(material),
         groups=_groups(material, account) if material.by else (),
         by=material.by,
-        findings=causecost.Measure(
-            material.table, material.rows, account.served, account.misses, Pieces(material.encoder)
-        ).ranked(material.findings),
+        findings=causecost.Measure(material.table, material.rows, account.misses).ranked(
+            material.findings, account.pairs
+        ),
     )
 
 

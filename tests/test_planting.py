@@ -1,5 +1,6 @@
 """Planted causes are found, no others are, and their cost is what the log without them saves."""
 
+import itertools
 import sys
 from pathlib import Path
 
@@ -8,41 +9,75 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import planting
+from plantedcauses import CAUSES
+from planting import Planted, replayed, true_losses
 
-from prefixlint import logrules, logs, pipeline, rulebook
+from prefixlint import logrules, logs, rulebook
+
+QWEN = Path(__file__).parents[1] / "fixtures" / "templates" / "qwen3.jinja"
+NEAR, FEW = 0.05, 60
+"""What a measured loss may differ from the true one: a share, or so many tokens where the loss is nothing."""
+
+WAYS = [(code, number) for code, ways in CAUSES.items() for number in range(len(ways))]
+TOGETHER = [tuple(WAYS[start :: len(WAYS) // 5]) for start in range(len(WAYS) // 5)]
+"""Every way of every cause, some five in a log: neighbours in the list are ways of one cause."""
 
 
 def found(planted, folder):
     path = planted.write(folder / "planted.jsonl")
-    return {f.rule.code for f in logrules.check(logs.read([str(path)]), rulebook.rules())}
+    return sorted(f.rule.code for f in logrules.check(logs.read([str(path)]), rulebook.rules()))
 
 
-@pytest.mark.parametrize("code", sorted(planting.CAUSES))
-def test_each_cause_alone(code, tmp_path):
-    assert found(planting.Planted(7, (code,), 200), tmp_path) == {code}
+def right(planted, folder, **options):
+    """Check that exactly the planted causes are found, each once, and that each costs what it truly costs."""
+    result, counts = replayed(folder / "log.jsonl", planted.bodies(), **options)
+    assert sorted(f.rule.code for f in result.findings) == sorted(planted.codes)
+    truth = true_losses(planted, counts, folder, **options)
+    assert truth[None] == 0
+    for finding in result.findings:
+        assert finding.tokens_lost["sglang"] == pytest.approx(truth[finding.rule.code], rel=NEAR, abs=FEW)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_causes_in_one_file(seed, tmp_path):
-    planted = planting.planted(seed, 400)
-    assert found(planted, tmp_path) == set(planted.codes)
+@pytest.mark.parametrize("ways", TOGETHER, ids=lambda ways: "+".join(f"{code}.{n}" for code, n in ways))
+def test_each_way_of_each_cause_is_found_and_costs_what_the_log_without_it_saves(ways, monkeypatch, tmp_path):
+    assert len({code for code, _ in ways}) == len(ways)
+    monkeypatch.setattr(planting, "CAUSES", {code: [CAUSES[code][number]] for code, number in ways})
+    right(Planted(4, tuple(code for code, _ in ways), 70 * len(ways), clean=1), tmp_path)
 
 
-def test_without_causes_nothing_is_found(tmp_path):
-    planted = planting.planted(2, 300)
-    for code in planted.codes:
-        planted = planted.without(code)
-    assert found(planted, tmp_path) == set()
+@pytest.mark.parametrize("codes", [("PFX101", "PFX302", "PFX402", "PFX408"), ("PFX303", "PFX304", "PFX404", "PFX403")])
+def test_losses_hold_for_another_chat_template(codes, tmp_path):
+    right(Planted(5, codes, 240, clean=1), tmp_path, chat_template=str(QWEN))
 
 
-@pytest.mark.parametrize("code", ["PFX101", "PFX104", "PFX110", "PFX304", "PFX306", "PFX202", "PFX407"])
-def test_the_cost_is_what_the_log_without_the_cause_saves(code, tmp_path):
-    planted = planting.Planted(11, (code,), 250)
-    (tmp_path / "clean").mkdir()
-    with_it = pipeline.analyze([str(planted.write(tmp_path / "log.jsonl"))])
-    without = pipeline.analyze([str(planted.without(code).write(tmp_path / "clean" / "log.jsonl"))])
-    (finding,) = with_it.findings
-    served, possible = (
-        next(e.cached_tokens for e in result.engines if e.engine == "sglang") for result in (with_it, without)
-    )
-    assert finding.tokens_lost["sglang"] == pytest.approx(possible - served, rel=0.05)
+@pytest.mark.parametrize("seed", range(2))
+def test_some_causes_of_random_kinds_in_one_file(seed, tmp_path):
+    right(planting.planted(seed, 300), tmp_path)
+
+
+PAIRS = [("PFX304", "PFX101"), ("PFX104", "PFX402"), ("PFX106", "PFX303")]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids="+".join)
+def test_the_first_of_two_causes_takes_the_loss_of_a_request(pair, tmp_path):
+    """The model reads the first one before the other in each request, and each request has it."""
+    kind = "+".join(pair)
+    planted = Planted(2, (kind,), 90, clean=1)
+    result, counts = replayed(tmp_path / "log.jsonl", planted.bodies())
+    lost = {f.rule.code: f.tokens_lost["sglang"] for f in result.findings}
+    assert set(lost) == set(pair)
+    truth = true_losses(planted, counts, tmp_path)
+    assert sum(lost.values()) == pytest.approx(truth[kind], rel=NEAR)
+    assert lost[pair[0]] >= 0.9 * truth[kind]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_causes_nothing_is_found(seed, tmp_path):
+    assert found(planting.planted(seed, 300).mended(), tmp_path) == []
+
+
+def test_the_generator_gives_the_same_log_again():
+    log, again = (planting.planted(5, 60).bodies() for _ in range(2))
+    assert log == again
+    assert len(log) == 60
+    assert all(a is not b for a, b in itertools.pairwise(log))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import plantedcauses
 import planting
 
 from prefixlint import logs, pipeline, whatif
@@ -25,6 +26,16 @@ SAID_OTHERWISE = {
     "PFX405": re.compile(r"call_"),
     "PFX409": re.compile(r"[0-9a-f]{16}|20310101T"),
 }
+
+
+NO_REWRITE = {"PFX307", "PFX504"}
+PLANTED = {code: ways[:1] for code, ways in plantedcauses.CAUSES.items() if code not in NO_REWRITE}
+
+
+@pytest.fixture(autouse=True)
+def _first_ways(monkeypatch):
+    """Plant each cause in the way that comes first."""
+    monkeypatch.setattr(planting, "CAUSES", PLANTED)
 
 
 def words(body):
@@ -50,7 +61,7 @@ def total(result, engine, *, rule=None):
     return [w for w in rows if w.cumulative][-1]
 
 
-@pytest.mark.parametrize("code", sorted(planting.CAUSES))
+@pytest.mark.parametrize("code", sorted(PLANTED))
 def test_nothing_that_the_model_saw_is_deleted(code, tmp_path):
     planted = planting.Planted(5, (code,), 60)
     bodies = planted.bodies()

@@ -27,6 +27,7 @@ _FEW = 3  # requests; fewer say nothing about how often a value changes
 _PAIRS = 10  # compared pairs from which on a single change is a new version and not a habit
 _RARE = 0.05
 _LEADS = 4  # words before values of one kind that are told apart
+_OPENING = 24  # characters by which a first message is found in a prompt
 _OFTEN = 4  # requests per output schema from which on it is one of a few tasks
 
 
@@ -104,8 +105,11 @@ class Causes:
                 cause.examples.append(where)
             self._count(cause, hit, earlier, family=family, track=track)
             partner = None if earlier is None else earlier.row
-            ends = hit is first
-            cause.sightings.add(row, partner, first=ends, turn=hit.same, path=hit.at.path, char=hit.at.char)
+            ends, place = hit is first, hit.at
+            behind = _behind(later, ordered) if ends and not hit.same else None
+            cause.sightings.add(
+                row, partner, first=ends, turn=hit.same, path=place.path, char=place.char, behind=behind
+            )
             if first is not None and not ends:
                 cause.behind[self._key(first)] += 1
 
@@ -172,6 +176,14 @@ class Causes:
             return False
         gone = self._last.get(next(iter(cause.states)), -1) < cause.first_row
         return gone and (cause.requests >= _FEW or cause.pairs >= _PAIRS)
+
+
+def _behind(view: View, hits: Iterable[Hit]) -> str | int:
+    """Say what siblings share behind their first difference: text up to the first message, or so many characters."""
+    if not view.messages:
+        return sum(hit.tail for hit in hits if hit.rank[0] == 1)
+    said = view.messages[0].said
+    return (said.text or said.reasoning).lstrip()[:_OPENING]
 
 
 def _states(view: View) -> tuple[int, int, int]:

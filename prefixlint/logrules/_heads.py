@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from prefixlint import bodies
@@ -157,11 +159,7 @@ def system(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
     if not same and len(found) > _MANY:
         found = [place for place in found if place.kind in _STRONG]
     last: tuple[str, int] | None = None
-    free = False
-    for number, place in enumerate(found):
-        if place.kind == "text" and free:
-            continue  # one text that is another one each time may share lines with the next
-        free = free or place.kind in ("text", "retrieval")
+    for number, place in enumerate(_joined(found)):
         marked = not same and _is_marked(later, place.char)
         hit = _system_hit(place, later, number, marked=marked, same=same, total=len(b))
         if hit is None:
@@ -169,6 +167,16 @@ def system(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
         if last is None or last[0] != hit.code or "\n" in b[last[1] : place.char]:
             yield hit  # values of one kind in one line are one cause
         last = hit.code, place.char
+
+
+def _joined(found: Sequence[Place]) -> Iterator[Place]:
+    """Give places, free text once: one that is another one each time may share words and lines with the next."""
+    free: Place | None = None
+    for number, place in enumerate(found):
+        if place.kind != "text" or free is None:
+            free = place if place.kind in ("text", "retrieval") else free
+            rest = takewhile(lambda other: other.kind == "text", found[number + 1 :] if free is place else ())
+            yield replace(place, tail=max([place.tail, *(other.tail for other in rest)]))
 
 
 def _grown(a: str, b: str) -> bool:
@@ -251,6 +259,8 @@ def _lead(place: Place) -> str:
     """Give the words before a value that tell causes of one kind apart; none where they may be values themselves."""
     if place.kind in ("text", "retrieval", "environment", "order", "json"):
         return ""
+    if place.kind == "header":
+        return place.lead.partition(":")[0].strip()
     return " ".join(_DIGITS.sub("", place.lead).split())[-24:]
 
 

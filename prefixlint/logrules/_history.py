@@ -64,7 +64,7 @@ def _moved(earlier: View, later: View, n: int, blocks: Sequence[Any]) -> Compare
     added = len(l) - (len(e) - dropped + put)
     where = at(later_path(later, n), e[n].raw, l[n].raw if n < len(l) else None)
     rank = (2, n, where.char)
-    if n <= 1 and dropped > put and put <= 1:
+    if n <= 1 and dropped > put and put <= 1 and not _comes_again(e[n : n + first.a], l[n + first.b :], e[n + first.a]):
         if dropped - put <= max(0, added) + _WINDOW_SLACK:
             what = f"the history begins {many(dropped, 'message')} later than one turn before"
             before, after = _head_line(e[n]), _head_line(l[n])
@@ -75,6 +75,13 @@ def _moved(earlier: View, later: View, n: int, blocks: Sequence[Any]) -> Compare
         return Compared("compaction")
     hits = list(_displaced(earlier, later, n, _before(blocks, first), first, where=where))
     return Compared("edited", tuple(hits)) if hits else Compared("branch")
+
+
+def _comes_again(gone: Sequence[Message], rest: Sequence[Message], stays: Message) -> bool:
+    """Tell whether what is gone from the beginning is no part of the history, but stands with the newest message."""
+    if stays.said.role == "assistant" or any(m.said.role not in ("system", "user") for m in gone):
+        return False
+    return all(any(m.said.role == x.said.role and _akin(x.said.text, m.said.text) for m in rest) for x in gone)
 
 
 def _before(blocks: Sequence[Any], block: Any) -> tuple[int, int]:
@@ -317,7 +324,10 @@ def _text(earlier: View, later: View, i: int, one: str, two: str) -> Iterator[_C
     if places and all(p.kind == "age" for p in places):
         yield "PFX103", "age", (), "an age in the history is counted anew", places[0].before, places[0].after, 3
         return
-    if i == 0 and role == "user" and places and places[0].kind in _OPENING:
+    again = bool(places) and any(
+        m.said.role == role and places[0].after in m.said.text for m in later.messages[i + 1 :]
+    )
+    if i == 0 and role == "user" and places and places[0].kind in _OPENING and not again:
         code = _OPENING[places[0].kind]
         what = "a value in the first message is another one on each turn"
         yield code, places[0].kind, ("first",), what, places[0].before, places[0].after, 2

@@ -32,10 +32,23 @@ class Sightings(Sequence[Sighting]):
     _chars: array[int] = field(default_factory=_longs)
     _numbers: dict[str, int] = field(default_factory=dict)
     _names: list[str] = field(default_factory=list)
+    _openings: dict[int, str | int] = field(default_factory=dict)
     firsts: int = 0
 
-    def add(self, row: int, partner: int | None, *, first: bool, turn: bool, path: str, char: int) -> None:
-        """Take in one request."""
+    def add(
+        self,
+        row: int,
+        partner: int | None,
+        *,
+        first: bool,
+        turn: bool,
+        path: str,
+        char: int,
+        behind: str | int | None = None,
+    ) -> None:
+        """Take in one request. `behind` is the sighting's opening, or its tail."""
+        if behind is not None:
+            self._openings[len(self.rows)] = behind
         self.rows.append(row)
         self.partners.append(_ALONE if partner is None else partner)
         self._flags.append(_FIRST * first | _TURN * turn)
@@ -58,7 +71,8 @@ class Sightings(Sequence[Sighting]):
         """Give one sighting, or some."""
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        flags = self._flags[index]
+        index = range(len(self))[index]
+        flags, behind = self._flags[index], self._openings.get(index)
         return Sighting(
             row=self.rows[index],
             partner=None if self.partners[index] == _ALONE else self.partners[index],
@@ -66,4 +80,6 @@ class Sightings(Sequence[Sighting]):
             turn=bool(flags & _TURN),
             path=self._names[self._paths[index]],
             char=self._chars[index],
+            opening=behind if isinstance(behind, str) else "",
+            tail=behind if isinstance(behind, int) else None,
         )

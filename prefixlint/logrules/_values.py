@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -23,6 +24,7 @@ _JSON_STARTS = 40
 _LINE = 600  # characters of a line in which two values are looked for
 _REACH = 40_000  # characters behind a difference in which texts may meet again
 _LINES = 600
+_LISTED = 60  # lines of a list that are looked through for another order
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,12 @@ def _ahead(a: str, i: int, b: str, j: int) -> int:
 
 def classify(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, int]:
     """Say what differs at character `i` of the earlier and `j` of the later text, and where the values end."""
+    listed = _same_lines(earlier, i, later, j)
+    if listed is not None:
+        start, end = listed
+        shift = j - i
+        lead = _lead(later, start + shift)
+        return _place("order", j, earlier[start:end], later[start + shift : end + shift], lead), end, end + shift
     embedded = _same_json(earlier, i, later, j)
     if embedded is not None:
         kind, start, end_a, end_b = embedded
@@ -209,7 +217,7 @@ def _told(kind: str, before: str, after: str, *, ends: tuple[str, str], line: tu
     """Refine a form by what stands around it: `ends` stand behind both values, `line` says where the later begins."""
     later, start = line
     ahead = _line_before(later, start)
-    if kind in ("token", "hex", "number", "uuid") and _is_header(later, ahead, start):
+    if kind in ("token", "hex", "number", "uuid", "version") and _is_header(later, ahead, start):
         return "header"
     words = [word.lower() for word in _WORDS.findall(ahead)][-5:]
     near = set(words)
@@ -274,12 +282,16 @@ def _differs_by_id(before: str, after: str) -> bool:
     return len(before) - same <= 64 and any(sign.isdigit() for sign in after[same:] + before[same:])
 
 
+_NAMELESS = frozenset({"id", "number", "code"})
+"""Words that say that a value follows, but not of what: the word before them does."""
+
+
 def _nearest(words: list[str], *sets: frozenset[str]) -> int | None:
     """Give which set the last telling word belongs to; words of a name split by underscores count each."""
     for word in reversed(words):
         for number, known in enumerate(sets):
             if word in known or (word.endswith("s") and word[:-1] in known):
-                if word == "id" and number > 0 and _nearest(words[: words.index(word)], sets[0]) == 0:
+                if word in _NAMELESS and number > 0 and _nearest(words[: words.index(word)], sets[0]) == 0:
                     return 0
                 return number
     return None
@@ -310,6 +322,25 @@ def _lead(text: str, at: int) -> str:
         previous = text[max(0, at - 120) : at].rstrip()
         line = previous[previous.rfind("\n") + 1 :]
     return line[-40:]
+
+
+def _same_lines(earlier: str, i: int, later: str, j: int) -> tuple[int, int] | None:
+    """Find lines around a difference that stand in another order in the other text: (start, end) in the earlier one."""
+    back = min(i - (earlier.rfind("\n", 0, i) + 1), j - (later.rfind("\n", 0, j) + 1))
+    a = earlier[i - back : i - back + _REACH].split("\n", _LISTED)
+    b = later[j - back : j - back + _REACH].split("\n", _LISTED)
+    if a[0] not in b[1:] or b[0] not in a[1:]:
+        return None
+    here: Counter[str] = Counter()
+    open_lines = size = 0
+    for one, two in zip(a[:_LISTED], b[:_LISTED], strict=False):
+        for line, sign in ((one, 1), (two, -1)):
+            open_lines += 1 if here[line] * sign >= 0 else -1
+            here[line] += sign
+        size += len(one) + 1
+        if not open_lines:
+            return i - back, min(len(earlier), i - back + size - 1)
+    return None
 
 
 def _same_json(earlier: str, i: int, later: str, j: int) -> tuple[str, int, int, int] | None:

@@ -1,0 +1,291 @@
+"""How many tokens of a request are computed again because it differs from the one that it should have matched.
+
+Two prompts are compared as pieces in any order, since what breaks a prefix may also move, drop or reorder what stands
+behind it: as segments, those that only one side has as lines, and lines that only one side has as tokens. Counted are
+tokens behind what the cache served that the earlier request has too, as far as they would be a prefix again if the
+difference were gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefixlint.attribute import Ids, Segments
+from prefixlint.radix import common
+
+Counts = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+_TRIVIAL = 4
+"""Tokens; a piece this short is punctuation of the chat template, found in any two prompts."""
+_RUN = 16
+"""Equal tokens in a row from which on two texts that differ hold the same passage."""
+_OPENS = 24  # tokens of a piece in which a message's beginning is looked for
+_NEXT = 3  # pieces behind the last common one in which the texts may still go on alike
+_TAIL = 8  # pieces at the end of a prompt, in which a template opens the answer
+_WHOLE = 32  # tokens; shorter segments are not cut into lines
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What parts two prompts, as far as it says which tokens would have been served without it.
+
+    `rewritten`: what differs is the same content in another form, so that nothing of it is new. `moved`: what is gone
+    from its place may stand in the newest message. `opening` is the beginning of the first message where the prompts
+    are two of one template, not two turns: behind it they share nothing but a common start. `tail` is the number of
+    characters that two texts without messages share behind the difference.
+    """
+
+    rewritten: bool = False
+    moved: bool = False
+    opening: str | None = None
+    tail: int | None = None
+
+
+@dataclass(slots=True)
+class Comparer:
+    """Compares prompts that are given as segments."""
+
+    segments: Segments
+    _breaks: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
+
+    def recomputed(
+        self, earlier: Ids, later: Ids, shared: int, difference: Difference, *, output: Ids | None = None
+    ) -> int:
+        """Count the tokens of `later`, from token `shared` on, that would be served if it went on like `earlier`.
+
+        Prompts are segment ids; `output` is what `earlier` was answered, where it is known and later turns may go on
+        from it. The result is 0 .. tokens of `later` - `shared`.
+        """
+        k = common(earlier, later)
+        sizes = self.segments.sizes(later)
+        start, total = int(sizes[:k].sum()), int(sizes.sum())
+        if difference.tail is not None and k < later.size:
+            return self._of_text(later, total, shared, difference.tail)
+        rest, other = earlier[k:], later[k:]
+        both = set(rest.tolist()) & set(other.tolist())
+        ours, theirs = self._cut(other, both), self._cut(rest, both)
+        prompt = len(theirs.keys)
+        if output is not None:
+            theirs.add(self._cut(output, set()))
+        lost = max(0, start - shared)
+        for begin, mask in _served(ours, theirs, prompt, difference):
+            at = start + begin
+            lost += int(mask[max(0, shared - at) :].sum()) if isinstance(mask, np.ndarray) else _left(at, mask, shared)
+        return max(0, min(lost, total - shared))
+
+    def _cut(self, prompt: Ids, both: set[int]) -> _Text:
+        """Cut a prompt into its segments, and those that the two prompts do not both have into lines."""
+        text = _Text(self.segments)
+        for segment, size in zip(prompt.tolist(), self.segments.sizes(prompt).tolist(), strict=True):
+            if segment in both or size <= _WHOLE:
+                text.append(segment, size, None)
+                continue
+            ids = self.segments.piece(segment)
+            ends = np.flatnonzero(self._ends_line(ids)) + 1
+            for part in np.split(ids, ends):
+                if part.size:
+                    text.append(part.tobytes(), part.size, part)
+        return text
+
+    def _ends_line(self, ids: Ids) -> Mask:
+        """Tell of each token whether a line ends in it."""
+        if not ids.size:
+            return np.zeros(0, np.bool_)
+        most = int(ids.max()) + 1
+        if most > self._breaks.size:
+            self._breaks = np.concatenate((self._breaks, np.full(most - self._breaks.size, -1, np.int8)))
+        known = self._breaks[ids]
+        if (known < 0).any():
+            for token in np.unique(ids[known < 0]):
+                self._breaks[token] = "\n" in self.segments.decode(np.array([token], np.uint32))
+            known = self._breaks[ids]
+        return known > 0
+
+    def _of_text(self, later: Ids, total: int, shared: int, tail: int) -> int:
+        """Count the tokens of so many characters behind the difference, by the length of the text's tokens."""
+        chars = sum(len(self.segments.decode(self.segments.piece(int(s)))) for s in later)
+        return max(0, min(total - shared, round(tail * total / chars))) if chars else 0
+
+
+@dataclass(slots=True)
+class _Text:
+    """The pieces of a prompt from the first differing segment on: equal keys are equal tokens."""
+
+    segments: Segments
+    keys: list[Hashable] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    _parts: list[Ids | None] = field(default_factory=list)
+
+    def append(self, key: Hashable, size: int, part: Ids | None) -> None:
+        self.keys.append(key)
+        self.sizes.append(size)
+        self._parts.append(part)
+
+    def add(self, other: _Text) -> None:
+        self.keys += other.keys
+        self.sizes += other.sizes
+        self._parts += other._parts
+
+    def ids(self, index: int) -> Ids:
+        part, key = self._parts[index], self.keys[index]
+        return part if part is not None else self.segments.piece(key)  # type: ignore[arg-type]  # a segment's number
+
+
+@dataclass(slots=True)
+class _Pairing:
+    """Which pieces of the later prompt the earlier one has too.
+
+    `whole` are those, `open` those before the last of them that it has not, `unused` those of the earlier prompt that
+    found no partner. `ahead` and `behind` are the places right behind the last common piece, in both prompts.
+    """
+
+    whole: list[int] = field(default_factory=list)
+    open: list[int] = field(default_factory=list)
+    unused: list[int] = field(default_factory=list)
+    ahead: int = 0
+    behind: int = 0
+
+    def follow_end(self, ours: _Text, theirs: _Text, prompt: int) -> None:
+        """Skip what only the earlier prompt has before its end, where the later one goes on like its last pieces."""
+        for start in range(max(self.behind, prompt - _TAIL), prompt):
+            tail = theirs.keys[start:prompt]
+            if tail == ours.keys[self.ahead : self.ahead + len(tail)]:
+                self.whole += range(self.ahead, self.ahead + len(tail))
+                self.ahead, self.behind = self.ahead + len(tail), prompt
+                return
+
+
+def _served(ours: _Text, theirs: _Text, prompt: int, difference: Difference) -> Iterator[tuple[int, Mask | int]]:
+    """Give the places of `ours` that would be served: where each begins, and its tokens or a mask of them."""
+    k = _first(ours, theirs)
+    end = len(ours.keys) if difference.opening is None else _head_end(ours, k, difference.opening)
+    parts = k < min(prompt, end) and not (k == prompt - 1 and _begins(ours.ids(k), theirs.ids(k)))
+    pairing = _paired(ours, theirs, k, end if parts else k, moved=difference.moved)
+    if difference.opening is None:
+        pairing.follow_end(ours, theirs, prompt)
+    starts = np.concatenate(([0], np.cumsum(ours.sizes))).astype(np.int64).tolist()
+    yield from ((starts[i], ours.sizes[i]) for i in pairing.whole)
+    new: Sequence[int] = range(pairing.ahead, len(ours.keys)) if difference.moved else ()
+    if difference.rewritten:
+        yield from ((starts[i], ours.sizes[i]) for i in pairing.open)
+    else:
+        known = [theirs.ids(i) for i in pairing.unused]
+        passages = _Passages(known)
+        for number, index in enumerate([*pairing.open, *new]):
+            ids = ours.ids(index)
+            mask = passages.covered(ids)
+            if number < min(len(known), len(pairing.open)):
+                _mark_ends(ids, known[number], mask)
+            yield starts[index], mask
+    if pairing.ahead < len(ours.keys) and not new:
+        yield starts[pairing.ahead], _goes_on(ours, theirs, pairing)
+
+
+def _first(ours: _Text, theirs: _Text) -> int:
+    k = 0
+    for one, two in zip(ours.keys, theirs.keys, strict=False):
+        if one != two:
+            break
+        k += 1
+    return k
+
+
+def _begins(ids: Ids, start: Ids) -> bool:
+    """Tell whether a piece is another one with more behind it: a prompt's last piece, and the answer."""
+    return common(ids, start) == start.size
+
+
+def _paired(ours: _Text, theirs: _Text, k: int, end: int, *, moved: bool) -> _Pairing:
+    """Pair the pieces from `k` on, up to `end`; with `end` at `k` nothing parts the two but that one goes on."""
+    places: dict[Hashable, list[int]] = {}
+    for index in range(k, len(theirs.keys)):
+        places.setdefault(theirs.keys[index], []).append(index)
+    parts = end > k
+    last = partner = k if parts else k - 1
+    whole: dict[int, int] = {}
+    new = 0  # tokens behind `last` that the earlier prompt has not
+    for index in range(k, end):
+        held = places.get(ours.keys[index])
+        if not held:
+            new += ours.sizes[index]
+            continue
+        at = held.pop(next((n for n, i in enumerate(held) if i > partner), 0))
+        whole[index] = at
+        # what stands before other old text and comes again behind new text was sent once more, not moved
+        stays = at > partner or (ours.sizes[index] >= _RUN and (moved or new <= _TRIVIAL))
+        if ours.sizes[index] > _TRIVIAL and stays:
+            last, partner, new = index, at, 0
+    used = {at for index, at in whole.items() if index <= last}
+    ahead, behind = last + 1, partner + 1
+    while ahead < len(ours.keys) and behind < len(theirs.keys) and ours.keys[ahead] == theirs.keys[behind]:
+        ahead, behind = ahead + 1, behind + 1
+    return _Pairing(
+        whole=[*range(k), *(i for i in whole if i <= last), *range(last + 1, ahead)],
+        open=[i for i in range(k, last + 1) if i not in whole],
+        unused=[i for i in range(k, len(theirs.keys)) if i not in used],
+        ahead=ahead,
+        behind=behind,
+    )
+
+
+def _left(at: int, size: int, shared: int) -> int:
+    """Count the tokens of a piece behind those that were served."""
+    return max(0, at + size - max(at, shared))
+
+
+def _goes_on(ours: _Text, theirs: _Text, pairing: _Pairing) -> Mask:
+    """Mark how far the piece behind the last common ones begins like what stands there in the earlier prompt."""
+    ids = ours.ids(pairing.ahead)
+    rest = [theirs.ids(i) for i in range(pairing.behind, min(pairing.behind + _NEXT, len(theirs.keys)))]
+    mask = np.zeros(ids.size, np.bool_)
+    if rest:
+        mask[: common(ids, np.concatenate(rest))] = True
+    return mask
+
+
+def _mark_ends(ids: Ids, other: Ids, mask: Mask) -> None:
+    """Mark what two texts have in common at their beginning and at their end."""
+    front = common(ids, other)
+    back = min(common(ids[::-1], other[::-1]), min(ids.size, other.size) - front)
+    mask[:front] = True
+    mask[mask.size - back :] = True
+
+
+class _Passages:
+    """Runs of tokens that some texts hold, found again wherever they stand."""
+
+    def __init__(self, texts: Iterable[Ids]) -> None:
+        hashes = [_windows(ids) for ids in texts if ids.size >= _RUN]
+        self._known = np.unique(np.concatenate(hashes)) if hashes else np.empty(0, np.uint64)
+
+    def covered(self, ids: Ids) -> Mask:
+        """Mark the tokens of a text that stand in such a run."""
+        mask = np.zeros(ids.size + 1, np.int64)
+        if self._known.size and ids.size >= _RUN:
+            starts = np.flatnonzero(np.isin(_windows(ids), self._known))
+            np.add.at(mask, starts, 1)
+            np.add.at(mask, starts + _RUN, -1)
+        return np.cumsum(mask)[:-1] > 0
+
+
+def _windows(ids: Ids) -> NDArray[np.uint64]:
+    """Give a hash of each run of _RUN tokens (a polynomial modulo 2**64)."""
+    wide = ids.astype(np.uint64) + np.uint64(1)
+    found = np.zeros(ids.size - _RUN + 1, np.uint64)
+    for i in range(_RUN):
+        found = found * np.uint64(0x9E3779B97F4A7C15) + wide[i : i + found.size]
+    return found
+
+
+def _head_end(ours: _Text, k: int, opening: str) -> int:
+    """Give the piece with which the first message begins; behind the differing one where it is not found."""
+    if opening:
+        for index in range(k, len(ours.keys)):
+            if opening in ours.segments.decode(ours.ids(index)[:_OPENS]):
+                return index
+    return min(k + 1, len(ours.keys))
