@@ -180,7 +180,8 @@ def classify(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, int]
         start, end = listed
         shift = j - i
         lead = _lead(later, start + shift)
-        return _place("order", j, earlier[start:end], later[start + shift : end + shift], lead), end, end + shift
+        before, after = piece(earlier, start, end), piece(later, start + shift, end + shift)
+        return Place("order", j, before, after, lead), end, end + shift
     embedded = _same_json(earlier, i, later, j)
     if embedded is not None:
         kind, start, end_a, end_b = embedded
