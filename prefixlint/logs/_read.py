@@ -148,50 +148,50 @@ def _read_one(
 def _read_stream(
     item: _io.Input, only: Format | None, raw: BinaryIO, progress: _Progress | None, index: Index
 ) -> Iterator[Request | Skip]:
-    for _, results in _read_records(item, only, raw, progress, index):
+    for _, _, results in _read_records(item, only, raw, progress, index):
         yield from results
 
 
 def _read_records(
     item: _io.Input, only: Format | None, raw: BinaryIO, progress: _Progress | None, index: Index
-) -> Iterator[tuple[_records.Raw | None, Iterable[Request | Skip]]]:
-    """Give each record with what it holds; None where something is told that belongs to no record."""
+) -> Iterator[tuple[str, _records.Raw | None, Iterable[Request | Skip]]]:
+    """Give the file's layout, each record, and what it holds; None where what is told belongs to no record."""
     try:
         stream, start = _io.open_plain(raw, progress.add if progress else None)
         kind = only.KIND if only else None
         layout, records = _records.records(item.path, stream, _detect.knows_csv, kind)
         plain = layout == "text" and _is_plain(item, only, stream)
     except (_io.BrokenStreamError, OSError) as error:
-        yield None, (Skip(item.path, 0, "broken-stream", f"cannot be read: {error}"),)
+        yield "", None, (Skip(item.path, 0, "broken-stream", f"cannot be read: {error}"),)
         return
     dispatcher = _detect.Dispatcher(item.path, layout, only, plain=plain)
     offsets = _Offsets() if start is not None and layout in ("json", "text") else None
     for record in records:
         if isinstance(record, Skip):
-            yield None, (record,)
+            yield layout, None, (record,)
             continue
         if record.offset < 0:
             offsets = None
         if offsets is not None and start is not None:
             offsets.lines.append(record.line)
             offsets.starts.append(start + record.offset)
-        yield record, _safely(item.path, record.line, partial(dispatcher.feed, record))
-    yield None, _safely(item.path, 0, dispatcher.finish)
+        yield layout, record, _safely(item.path, record.line, partial(dispatcher.feed, record))
+    yield layout, None, _safely(item.path, 0, dispatcher.finish)
     _remember(index, item.path, offsets, dispatcher)
 
 
 def records(
     inputs: list[_io.Input | _io.Missing], only: Format | None, stdin: BinaryIO | None, index: Index
-) -> Iterator[tuple[str, _records.Raw, list[Request | Skip]]]:
-    """Read all inputs again, record by record: path, record, and what the record holds."""
+) -> Iterator[tuple[str, str, _records.Raw, list[Request | Skip]]]:
+    """Read all inputs again, record by record: path, layout (see `_records`), record, and what the record holds."""
     for item in inputs:
         if isinstance(item, _io.Missing):
             continue
         with _io.open_raw(item.path, stdin, index.spools) as raw:
-            for record, results in _read_records(item, only, raw, None, index):
+            for layout, record, results in _read_records(item, only, raw, None, index):
                 found = list(results)
                 if record is not None:
-                    yield item.path, record, found
+                    yield item.path, layout, record, found
 
 
 def _safely(path: str, line: int, give: Callable[[], Iterable[Request | Skip]]) -> Iterator[Request | Skip]:

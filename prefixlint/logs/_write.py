@@ -116,19 +116,19 @@ def _without_usage(value: Any, body: Any) -> Any:
 
 
 def lines(
-    records: Iterable[tuple[str, Raw, list[Request | Skip]]], body_of: Callable[[tuple[str, int, int]], Any | None]
+    records: Iterable[tuple[str, str, Raw, list[Request | Skip]]], body_of: Callable[[tuple[str, int, int]], Any | None]
 ) -> Iterator[bytes]:
     """Write a log again in its own format, a JSON value a line; `body_of` gives new bodies by path, line and part.
 
     UsageError where a body that is to be replaced cannot be written back as its format has it.
     """
-    for path, record, found in records:
+    for path, layout, record, found in records:
         changes = [
             (request, new)
             for request in found
             if isinstance(request, Request) and (new := body_of((request.path, request.line, request.part))) is not None
         ]
-        if record.kind != "json" or record.offset < 0:
+        if layout != "json" or record.kind != "json":
             raise _refused(path, record.line, found, "only JSON lines can be written back")
         value = record.value
         for request, new in changes:
