@@ -25,7 +25,8 @@ Mask = NDArray[np.bool_]
 _MISSED = 0.5  # a request that hit less than this share of what it could is one to explain
 _PRECISE = 0.9  # of the requests behind a threshold that must be misses
 _TELLING = 0.5  # of the misses that must lie behind it
-_FEW = 8  # misses; of fewer nothing is told
+_FEW = 20  # misses; of fewer nothing is told
+_SIZES = 3  # distinct numbers that have a divisor in common
 _BLOCK = 16  # tokens; the smallest block that reported numbers are taken to be rounded to
 _LIMITED: Mapping[MissCause, str] = {
     MissCause.EVICTED: "evicted (capacity)",
@@ -99,7 +100,7 @@ def told(
     found = list(_parts(look, losses, timed=timed))
     found += look.take("unexplained", look.short)
     if over.any():
-        found.append(Gap("reported beyond what the log explains (older text, or other users of the cache)", over))
+        found.append(Gap("hits on text that is not in the log", over))
     return Told(known, np.where(known, prompt, 0), look.cached, tuple(found))
 
 
@@ -122,8 +123,8 @@ def _parts(look: _Look, losses: Mapping[MissCause, Counts] | None, *, timed: boo
 
 def _rounding(cached: Counts) -> int:
     """Give the block size that all reported counts are multiples of; 0 where there is none."""
-    some = cached[cached > 0]
-    step = int(np.gcd.reduce(some)) if some.size >= _FEW else 0
+    some = np.unique(cached[cached > 0])
+    step = int(np.gcd.reduce(some)) if some.size >= _SIZES else 0
     return step if step >= _BLOCK else 0
 
 

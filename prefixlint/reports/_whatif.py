@@ -11,7 +11,9 @@ from prefixlint.results import Analysis, Step, Waterfall, WhatIf
 from prefixlint.wording import many
 
 _FAMILIES = 8
-_STEPS = {"gap": "  + ", "fix": "  fix "}
+_STEPS = {"gap": "    ", "fix": "  fix "}
+_ORDER = ("reported", "gap", "logged", "fix", "ceiling")
+_LATE = {"    unexplained": 1, "    hits on text that is not in the log": 2}
 
 
 def gains(result: Analysis, style: Style, width: int) -> list[str]:
@@ -59,16 +61,22 @@ def waterfall(result: Analysis, style: Style, look: Look) -> list[str]:
     if not whole or not any(step.kind in ("fix", "reported") for step in whole[0].steps):
         return []
     names = [_label(step) for step in whole[0].steps]
-    cells = [{_label(step): percent(step.hit_rate) for step in one.steps} for one in whole]
+    cells = [{_label(step): _cell(step) for step in one.steps} for one in whole]
     for one in whole[1:]:
         names += [_label(step) for step in one.steps if _label(step) not in names]
-    order = {"ceiling": 3, "fix": 2, "logged": 1}
     kinds = {_label(step): step.kind for one in whole for step in one.steps}
-    names.sort(key=lambda name: order.get(kinds[name], 0))
+    names.sort(key=lambda name: (_ORDER.index(kinds[name]), kinds[name] == "gap" and _LATE.get(name, 0)))
     rows = [("From what was served to the ceiling", *(one.engine for one in whole))]
     rows += [(name, *(cell.get(name, "") for cell in cells)) for name in names]
     lines = table(rows, align="<" + ">" * len(whole), width=look.width, indent=0)
     return [style.bold(lines[0]), *lines[1:], *_families(result, style, look)]
+
+
+def _cell(step: Step) -> str:
+    """Give the rate; of a gap, the points that it takes."""
+    if step.tokens is None:
+        return percent(step.hit_rate)
+    return f"{100 * step.tokens / step.prompt_tokens:+.1f}" if step.prompt_tokens else ""
 
 
 def _label(step: Step) -> str:
