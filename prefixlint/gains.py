@@ -8,6 +8,7 @@ replay tries one fix in every family at once. All fixes together are replayed as
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -81,6 +82,8 @@ class Gains:
     free: Cells
     limited: Cells
     where: slice
+    changed: Mapping[int, int]
+    """Requests that each fix changes."""
     unchanged: int
     """Requests of families with a fix that could not be rewritten."""
 
@@ -183,7 +186,10 @@ class Study:
         if fixes:
             unlimited = replace(material.bounded, served={}, limits={})
             account = accounts.account(replace(material, table=final.table, replay=final.replay, bounded=unlimited))
-        return Gains(fixes, not_tried, order, base, final, account, free, limited, self.where, len(self.unchanged))
+        changed = Counter(n for choice, _ in variants if len(choice) == 1 for n in choice)
+        return Gains(
+            fixes, not_tried, order, base, final, account, free, limited, self.where, changed, len(self.unchanged)
+        )
 
     def _note(self, trial: Trial, layer: Mapping[int, Choice], free: Cells, limited: Cells) -> None:
         """Sum up a trial by family."""

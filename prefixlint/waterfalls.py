@@ -12,7 +12,7 @@ from prefixlint import gaps, simulate
 from prefixlint.accounts import Account, Material, at_best, family_id
 from prefixlint.gains import Gains
 from prefixlint.model import MissCause
-from prefixlint.results import Analysis, Step, Waterfall, WhatIf
+from prefixlint.results import Analysis, NotTried, Step, Waterfall, WhatIf
 from prefixlint.simulate import Served
 from prefixlint.table import by_value
 
@@ -34,6 +34,7 @@ class _Engine:
 
 def add(result: Analysis, material: Material, account: Account, tried: Gains, *, timed: bool) -> Analysis:
     """Give the result with what fixes give, for the whole log and for each family that it shows."""
+    tried, not_tried = _told(tried)
     numbers = np.frombuffer(material.table.family, np.int32)[material.rows]
     counted = np.zeros(numbers.size, bool)
     counted[simulate.after_warmup(numbers.size, material.warmup)] = True
@@ -54,9 +55,18 @@ def add(result: Analysis, material: Material, account: Account, tried: Gains, *,
     return replace(
         result,
         what_if=tuple(_rows(tried, {number: key for key, number in ids.items()})),
-        not_tried=tuple(tried.not_tried),
+        not_tried=not_tried,
         waterfalls=tuple(waterfalls),
     )
+
+
+def _told(tried: Gains) -> tuple[Gains, tuple[NotTried, ...]]:
+    """Leave out fixes that changed no request, with the reason: their numbers would say that they gain nothing."""
+    order = [n for n in tried.order if tried.changed.get(n)]
+    idle = [tried.fixes[n] for n in tried.order if n not in order]
+    why = "none of its requests could be rewritten from what was logged"
+    refused = [NotTried(tuple(sorted(fix.codes)), why) for fix in idle]
+    return replace(tried, order=order), (*tried.not_tried, *refused)
 
 
 def _losses(material: Material, account: Account, name: str) -> Mapping[MissCause, Counts] | None:
@@ -92,7 +102,7 @@ def _row(
 ) -> WhatIf:
     fix = tried.fixes[number]
     tokens = tried.limited.all(engine, choice) if family is None else tried.limited.of(engine, family, choice)
-    if family is None and len(choice) == len(tried.fixes):
+    if family is None and len(choice) == len(tried.order):
         tokens = tried.exact(tried.final.limited[engine])
     return WhatIf(fix.advice, tuple(sorted(fix.codes)), key, engine, tokens.prompt, tokens.cached, cumulative)
 
@@ -110,12 +120,12 @@ def _steps(engine: _Engine, tried: Gains, family: int | None, where: Rows) -> It
     prompt, served = int(engine.free.prompt[where].sum()), int(engine.free.cached[where].sum())
     yield Step("logged", "as logged, unlimited cache", prompt, served)
     done: frozenset[int] = frozenset()
-    own = tried.free.families.get(family, frozenset()) if family is not None else frozenset(tried.order)
+    own = frozenset(tried.order) if family is None else tried.free.families.get(family, frozenset())
     for number in (n for n in tried.order if n in own):
         done |= {number}
         fix = tried.fixes[number]
         tokens = tried.free.all(engine.name, done) if family is None else tried.free.of(engine.name, family, done)
-        if family is None and len(done) == len(tried.fixes):
+        if family is None and len(done) == len(tried.order):
             tokens = tried.exact(tried.final.free[engine.name])
         yield Step("fix", fix.name, tokens.prompt, tokens.cached, rules=tuple(sorted(fix.codes)))
     prompt, served = int(engine.best.prompt[where].sum()), int(engine.best.cached[where].sum())

@@ -91,7 +91,7 @@ def _families(result: Analysis, style: Style, look: Look) -> list[str]:
     engine = result.waterfalls[0].engine
     named = {family.id: family.name for family in result.families}
     mine = [w for w in result.waterfalls if w.engine == engine and w.family is not None]
-    shown = [w for w in mine if any(step.kind == "fix" for step in w.steps)]
+    shown = [w for w in mine if _gains(w)]
     if not shown:
         return []
     rows: list[tuple[str, ...]] = [(f"Families, {engine}", "reported", "logged", "fixed", "ceiling", "still lost")]
@@ -100,6 +100,12 @@ def _families(result: Analysis, style: Style, look: Look) -> list[str]:
     lines = table(rows, align="<>>>>>", width=look.width, indent=0)
     more = [style.dim(f"and {many(len(shown) - most, 'more family', 'more families')}")] if len(shown) > most else []
     return ["", style.bold(lines[0]), *lines[1:], *more]
+
+
+def _gains(one: Waterfall) -> bool:
+    """Tell whether fixes change what a family gets."""
+    served = {step.cached_tokens for step in one.steps if step.kind in ("logged", "fix")}
+    return len(served) > 1
 
 
 def _family(one: Waterfall, name: str) -> tuple[str, ...]:

@@ -75,6 +75,8 @@ class Rewriter:
         if here is None or here.body is not request.body:
             return
         match, _ = self._tracks.add(here, family)
+        if match is not None and not here.messages:
+            return  # a conversation that is one growing text: what is put at its end does not stay there
         number = self._tracks.latest
         earlier = match.track.view if match is not None and _goes_on(match.track.view, here) else None
         before = match.track.number if match is not None else None
