@@ -16,7 +16,7 @@ from prefixlint.whatif import Fix, Part
 from prefixlint.whatif._stored import follow
 from prefixlint.whatif._turn import Talk, Turn
 
-_MEMORY = 24_000_000  # characters of the latest turns of conversations that are kept
+_MEMORY = 16_000_000  # characters of the latest turns of conversations that are kept
 _TALKS = 8_192  # conversations whose sent messages are kept
 
 Choice = frozenset[int]
