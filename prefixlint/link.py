@@ -123,9 +123,10 @@ def _prompts(linked: Linked, summary: Summary, sink: Sink, renders: _Renders) ->
         if prompt is not None:
             yield prompt
     elif sink.kind == "messages":
-        messages = _Messages(linked).read(sink.value, frame)
-        if messages:
-            yield Prompt(tuple(messages), span, name=sink.name)
+        for inner in renders.bound(sink, frame):
+            messages = _Messages(linked).read(sink.value, inner)
+            if messages:
+                yield Prompt(tuple(messages), span, name=sink.name)
     elif sink.kind == "message":
         messages = _Messages(linked).item(sink.value, frame)
         continues = messages[-1].role != "user" if messages else True
@@ -369,15 +370,20 @@ class _Renders:
             if isinstance(held, Lit) or (isinstance(held, Join) and all(isinstance(bare(p), Lit) for p in held.parts)):
                 yield renderer.render(held, inner, (Fill("brace", (), {}, inner.span(held)),))
                 return
-        bound = self._by_file.get(frame.summary.path, ()) if frame.summary.text is sink.value else ()
-        for kwargs, where in bound[:MAX_RENDERS]:
-            del where
-            yield renderer.render(sink.value, frame._replace(func="", args=kwargs))
-        if not bound:
-            if sink.role == "system" and isinstance(held, Lit) and sink.name == "":
-                yield renderer.render(held, inner, (Fill("state", (), {}, inner.span(held)),))
-            else:
-                yield renderer.render(sink.value, frame)
+        if sink.role == "system" and isinstance(held, Lit) and sink.name == "":
+            yield renderer.render(held, inner, (Fill("state", (), {}, inner.span(held)),))
+            return
+        for filled in self.bound(sink, frame):
+            yield renderer.render(sink.value, filled)
+
+    def bound(self, sink: Sink, frame: Frame) -> list[Frame]:
+        """Give the frames in which calls render the file that a sink is; the sink's own frame if none does."""
+        if frame.summary.text is not sink.value:
+            return [frame]
+        if not self._built:
+            self._build()
+        calls = self._by_file.get(frame.summary.path, ())
+        return [frame._replace(func="", args=kwargs) for kwargs, _ in calls[:MAX_RENDERS]] or [frame]
 
 
 def _as_attribute(func: Value) -> Attr | None:

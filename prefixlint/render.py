@@ -39,7 +39,7 @@ from prefixlint.values import (
     dotted,
     text_of,
 )
-from prefixlint.verdicts import Verdict, named
+from prefixlint.verdicts import Verdict, named, path_named
 
 MAX_STEPS = 6000
 """Values read for one prompt; what comes behind is left out."""
@@ -189,7 +189,7 @@ class Renderer:
         return [Text(text, span)]
 
     def _unbound(self, name: str, span: Span, via: tuple[Span, ...]) -> Node:
-        verdict = named(name, "{" + name + "}")
+        verdict = path_named(name, "{" + name + "}")
         return Hole((name,), verdict.origins, span, verdict.constant, via)
 
     def _bound(

@@ -135,15 +135,15 @@ def named(name: str, label: str | None = None) -> Verdict:
     return Verdict((Origin(source.kind, source.volatility, label or name, None, "name", weak=source.weak),))
 
 
-def path_named(path: str) -> Verdict:
+def path_named(path: str, label: str | None = None) -> Verdict:
     """Give what a dotted path says: owner and attribute together (`session.url`), else the attribute alone."""
     parts = path.split(".")
-    alone = named(parts[-1], path)
+    alone = named(parts[-1], label or path)
     if len(parts) < 2 or parts[-2] in _SETTINGS:
         return alone
     if volatility.is_thing(parts[-2]) and any(origin.kind == "identity" for origin in alone.origins):
         return without(alone, "identity")
-    said = named(f"{parts[-2]} {parts[-1]}", path)
+    said = named(f"{parts[-2]} {parts[-1]}", label or path)
     return said if said.origins or said.constant else alone
 
 

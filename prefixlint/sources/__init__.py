@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 from prefixlint import values
 from prefixlint.values import Call, Value
 
-VERSION = 4
+VERSION = 5
 """Of the summaries' meaning.
 
 Raise it when a source kind reads the same bytes differently, so that caches are not used.

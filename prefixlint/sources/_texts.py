@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from prefixlint import placeholders
 from prefixlint.sources import Diagnostic, SourceFile, _jinja
 from prefixlint.textmap import offset
-from prefixlint.values import Either, Join, Lit, Loop, Map, Seq, Template, Value, walk
+from prefixlint.values import Call, Either, Join, Lit, Loop, Map, Name, Seq, Template, Value, walk
 
 PROMPT_PATH = re.compile(
     r"(?:^|[/_.-])(?:sys|system)?(?:prompts?|personas?|instructions?|skprompt)(?:[/_.-]|$)|(?:^|/)templates?/(?:agents?|llm|chat|prompts?)/",
@@ -22,8 +22,15 @@ MAX_BYTES = 2_000_000
 
 _STRIDE = 512
 _HEADING = re.compile(
-    r"^[ \t]*#{0,3}[ \t]*(system|user|assistant|developer|tool)[ \t]*:[ \t]*\r?\n", re.MULTILINE | re.IGNORECASE
+    r"^[ \t]*#{0,3}[ \t]*(system|user|assistant|developer|tool)[ \t]*:[ \t]*\r?\n"
+    r"|<message[ \t]+role=[\"'](system|user|assistant|developer|tool)[\"'][ \t]*>"
+    r"|\{\{[ \t]*role[ \t]+[\"'](\w+)[\"'][ \t]*\}\}"
+    r"|\{\{[ \t]*(history)[ \t]*\}\}",
+    re.MULTILINE | re.IGNORECASE,
 )
+"""What begins a message: `system:` on a line of its own, Semantic Kernel's `<message role="system">`, dotprompt's
+`{{role "system"}}` and, with it, `{{history}}`."""
+_PARTIAL = re.compile(r"\{\{>[ \t]*([\w./-]+)[^{}]*\}\}")
 
 
 def decode(file: SourceFile) -> tuple[str, tuple[tuple[int, int], ...]] | Diagnostic:
@@ -58,11 +65,30 @@ def _steps(text: str, shift: int) -> Iterator[tuple[int, int]]:
 
 def value_of(lit: Lit, style: str | None, path: str) -> tuple[Value, tuple[Diagnostic, ...]]:
     """Give the value of a text in a style, messages if it has role headings."""
+    problems: tuple[Diagnostic, ...] = ()
     if style == "jinja":
         value, problems = _jinja.lower(lit, path)
     else:
-        value, problems = (lit if style is None else Template(style, lit, lit.start, lit.end)), ()
+        value = _with_partials(lit, style, path)
     return _by_role(value) or value, problems
+
+
+def _with_partials(lit: Lit, style: str | None, path: str) -> Value:
+    """Give a text with the files that `{{>name}}` puts into it."""
+    found = list(_PARTIAL.finditer(lit.text)) if style == "mustache" else []
+    if not found:
+        return lit if style is None else Template(style, lit, lit.start, lit.end)
+    mark = "_" if path.endswith(".prompt") else ""
+    parts: list[Value] = []
+    position = 0
+    for match in found:
+        before = cut(lit, position, match.start())
+        at = (offset(lit, match.start()), offset(lit, match.end()))
+        parts.append(Template("mustache", before, before.start, before.end))
+        parts.append(Call(Name("jinja.include", *at), (Lit(f"{mark}{match[1]}", *at),), (), *at))
+        position = match.end()
+    rest = cut(lit, position, len(lit.text))
+    return Join((*parts, Template("mustache", rest, rest.start, rest.end)), lit.start, lit.end)
 
 
 def _by_role(value: Value) -> Value | None:
@@ -112,15 +138,19 @@ def _message(role: str, nodes: list[Value], near: Value) -> Map:
 
 def _pieces(lit: Lit) -> list[tuple[str | None, Lit]]:
     """Cut a literal at its headings: the text before the first has no role."""
-    found = list(_HEADING.finditer(lit.text))
+    found = [match for match in _HEADING.finditer(lit.text) if match[4] is None or "{{role " in lit.text]
     out: list[tuple[str | None, Lit]] = []
     first = found[0].start() if found else len(lit.text)
     if first:
         out.append((None, cut(lit, 0, first)))
     stops = [*(heading.start() for heading in found[1:]), len(lit.text)]
     for heading, stop in zip(found, stops, strict=False):
-        out.append((heading[1].lower(), cut(lit, heading.end(), stop)))
+        role = next(group for group in heading.groups() if group).lower()
+        out.append((_HEADED.get(role, role), cut(lit, heading.end(), stop)))
     return out
+
+
+_HEADED = {"model": "assistant"}
 
 
 def cut(lit: Lit, start: int, stop: int) -> Lit:
@@ -128,6 +158,30 @@ def cut(lit: Lit, start: int, stop: int) -> Lit:
     marks = tuple((max(0, char - start), byte) for char, byte in lit.marks if start < char < stop)
     head = offset(lit, start)
     return Lit(lit.text[start:stop], head, offset(lit, stop), ((0, head), *marks))
+
+
+def without_front_matter(lit: Lit) -> Lit:
+    """Give a text behind the YAML between `---` lines at its head; what is there are settings."""
+    match = _FRONT.match(lit.text)
+    return lit if match is None else cut(lit, match.end(), len(lit.text))
+
+
+_FRONT = re.compile(r"\A---\n.*?\n---[ \t]*(?:\n|\Z)", re.DOTALL)
+
+
+def message(role: str, content: Value) -> Map:
+    """Give the mapping that a message with a role is."""
+    at = (content.start, content.start)
+    return Map(((Lit("role", *at), Lit(role, *at)), (Lit("content", *at), content)), content.start, content.end)
+
+
+def styled(lit: Lit, path: str) -> Value | None:
+    """Give a string with its placeholders, None if it has none."""
+    style = style_of(lit.text, "")
+    if style is None:
+        return None
+    value, _ = value_of(lit, style, path)
+    return value if isinstance(value, (Seq, Template)) or style == "jinja" else None
 
 
 def style_of(text: str, suffix: str) -> str | None:

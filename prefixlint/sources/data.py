@@ -12,15 +12,17 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
-from prefixlint.sources import Diagnostic, Sink, SourceFile, Summary, _texts
+from prefixlint.sources import Diagnostic, Sink, SourceFile, Summary, _promptfiles, _texts
+from prefixlint.sources._promptfiles import Tree
 from prefixlint.textmap import offset
-from prefixlint.values import Join, Lit, Map, Seq, Template, Value
+from prefixlint.values import Join, Lit, Map, Seq, Value
 
 NAME = "data"
 ORDER = 60
 _ENDINGS = (".yaml", ".yml", ".json", ".toml")
 _WANTED = re.compile(
-    rb"prompt|system|instruction|template|[\"']?role[\"']?\s*:|backstory|messages|persona", re.IGNORECASE
+    rb"prompt|system|instruction|template|[\"']?role[\"']?\s*:|backstory|messages|persona|expected_output|\.jinja2?\b",
+    re.IGNORECASE,
 )
 _TOOLING = re.compile(
     rb"^(?:apiVersion|kind|openapi|swagger|jobs|on|services|stages|repos|interactions)\s*:|\"\$schema\"|\{\{-?\s*\.(?:Values|Release|Chart)",
@@ -29,7 +31,7 @@ _TOOLING = re.compile(
 _SKIP_NAMES = re.compile(
     r"(?:^|/)(?:package(?:-lock)?|tsconfig|composer|pyproject|poetry|cargo|uv)[^/]*\Z", re.IGNORECASE
 )
-_PLACEHOLDER = re.compile(rb"\{[^\s{}\"]|\{\{|\{%|\$\w")
+_PLACEHOLDER = re.compile(rb"\{[^\s{}\"]|\{\{|\{%|\$\w|file://|template_path|prefix_path|suffix_path")
 MAX_BYTES = 1_000_000
 """Larger data files hold data sets, not prompts."""
 
@@ -82,7 +84,8 @@ def summarize(file: SourceFile) -> Summary:
         Sink(kind, value, value.start, value.end, role, name=name)
         for kind, role, name, value in _prompts(found, file.path)
     ]
-    return Summary(path=file.path, kind=NAME, sinks=tuple(sinks))
+    renders = tuple(site for tree in found for site in _promptfiles.renders(tree))
+    return Summary(path=file.path, kind=NAME, sinks=tuple(sinks), renders=renders)
 
 
 def _templated(text: str) -> bool:
@@ -95,9 +98,6 @@ class _UnreadableError(Exception):
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)
         self.line = line
-
-
-Tree = Lit | list["Tree"] | dict[str, "Tree"] | None
 
 
 def _yaml(whole: Lit) -> Iterator[Tree]:
@@ -188,12 +188,16 @@ def _visit(tree: Tree, key: str, strong: bool, path: str) -> Iterator[tuple[str,
             yield "messages", "text", key, messages
             return
         for item in tree:
-            if isinstance(item, Lit) and key == "prompts":  # as promptfoo has them
-                value = styled(item, path)
-                if value is not None and " " in item.text.strip():
-                    yield ("messages" if isinstance(value, Seq) else "text"), "text", key, value
-            yield from _visit(item, key, strong, path)
+            found = _promptfiles.entry(item, path) if key == "prompts" else None
+            if found is not None:
+                yield found
+            else:
+                yield from _visit(item, key, strong, path)
     elif isinstance(tree, dict):
+        whole = _promptfiles.known(tree, key, path)
+        if whole is not None:
+            yield from whole
+            return
         crew = "backstory" in tree or "expected_output" in tree
         agent = _agent(tree, path)
         if agent is not None:
@@ -204,7 +208,7 @@ def _visit(tree: Tree, key: str, strong: bool, path: str) -> Iterator[tuple[str,
             if isinstance(inner, Lit):
                 role = _role(name, crew, strong, inner)
                 if role is not None:
-                    value = styled(inner, path)
+                    value = _texts.styled(inner, path)
                     if value is not None:
                         yield ("messages" if isinstance(value, Seq) else "text"), role, name, value
             else:
@@ -219,10 +223,8 @@ def _agent(tree: dict[str, Tree], path: str) -> Seq | None:
     if not all(isinstance(tree.get(name), Lit) for name in _AGENT):
         return None
     texts = [inner for name in _AGENT if isinstance(inner := tree[name], Lit)]
-    content = Join(tuple(styled(text, path) or text for text in texts), texts[0].start, texts[-1].end)
-    at = (content.start, content.start)
-    message = Map(((Lit("role", *at), Lit("system", *at)), (Lit("content", *at), content)), content.start, content.end)
-    return Seq("list", (message,), content.start, content.end)
+    content = Join(tuple(_texts.styled(text, path) or text for text in texts), texts[0].start, texts[-1].end)
+    return Seq("list", (_texts.message("system", content),), content.start, content.end)
 
 
 def _role(name: str, crew: bool, strong: bool, lit: Lit) -> str | None:
@@ -241,21 +243,18 @@ def _messages(items: list[Tree], path: str) -> Seq | None:
     """Give the value of a list of `{role|type, content}` mappings, None for other lists."""
     out: list[Value] = []
     for item in items:
-        if isinstance(item, Lit):
+        if isinstance(item, Lit):  # `{{ history | to_chat_messages }}`: the turns before
+            out.append(item)
             continue
         if not isinstance(item, dict):
             return None
         role, content = item.get("role", item.get("type")), item.get("content", item.get("text"))
         if not isinstance(role, Lit) or role.text not in _ROLES or not isinstance(content, Lit):
             return None
-        value = styled(content, path) or content
-        at = (content.start, content.start)
-        out.append(
-            Map(
-                ((Lit("role", *at), Lit(_ROLES[role.text], *at)), (Lit("content", *at), value)), role.start, content.end
-            )
-        )
-    return Seq("list", tuple(out), out[0].start, out[-1].end) if out else None
+        out.append(_texts.message(_ROLES[role.text], _texts.styled(content, path) or content))
+    if not any(isinstance(item, Map) for item in out):
+        return None
+    return Seq("list", tuple(out), out[0].start, out[-1].end)
 
 
 _ROLES = {
@@ -268,12 +267,3 @@ _ROLES = {
     "bot": "assistant",
     "tool": "tool",
 }
-
-
-def styled(lit: Lit, path: str) -> Value | None:
-    """Give a string with its placeholders, None if it has none."""
-    style = _texts.style_of(lit.text, "")
-    if style is None:
-        return None
-    value, _ = _texts.value_of(lit, style, path)
-    return value if isinstance(value, (Seq, Template)) or style == "jinja" else None

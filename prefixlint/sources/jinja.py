@@ -53,22 +53,12 @@ def summarize(file: SourceFile) -> Summary:
     if isinstance(decoded, Diagnostic):
         return Summary(path=file.path, kind=NAME, diagnostics=(decoded,))
     text, marks = decoded
-    body, marks = _without_front_matter(text, marks) if file.suffix == ".prompty" else (text, marks)
-    lit = Lit(body, marks[0][1], len(file.data), marks)
+    lit = Lit(text, marks[0][1], len(file.data), marks)
+    if file.suffix == ".prompty":
+        lit = _texts.without_front_matter(lit)
     value, problems = _texts.value_of(lit, "jinja", file.path)
     sinks: tuple[Sink, ...] = ()
-    if renders_text(file.path) and not _OTHER.search(body[:4000]) and not _CHAT.search(body):
+    if renders_text(file.path) and not _OTHER.search(lit.text[:4000]) and not _CHAT.search(lit.text):
         kind = "messages" if isinstance(value, Seq) else "text"
         sinks = (Sink(kind, value, lit.start, lit.end, name="<template>"),)
     return Summary(path=file.path, kind=NAME, sinks=sinks, text=value, diagnostics=problems)
-
-
-_FRONT = re.compile(r"\A---\n.*?\n---[ \t]*(?:\n|\Z)", re.DOTALL)
-
-
-def _without_front_matter(text: str, marks: tuple[tuple[int, int], ...]) -> tuple[str, tuple[tuple[int, int], ...]]:
-    match = _FRONT.match(text)
-    if match is None:
-        return text, marks
-    lit = _texts.cut(Lit(text, marks[0][1], marks[0][1], marks), match.end(), len(text))
-    return lit.text, lit.marks

@@ -47,6 +47,9 @@ def summarize(file: SourceFile) -> Summary:
         return Summary(path=file.path, kind=NAME, diagnostics=(decoded,))
     text, marks = decoded
     lit = Lit(text, marks[0][1], len(file.data), marks)
+    if file.suffix == ".prompt":
+        lit = _texts.without_front_matter(lit)
+        text = lit.text
     style = _texts.style_of(_FENCE.sub("", text) if file.suffix in (".md", ".mdx") else text, file.suffix)
     value, problems = _texts.value_of(lit, style, file.path)
     sinks: tuple[Sink, ...] = ()
