@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from prefixlint import discover, fix, lint, logchecks, moves, outcomecache, rulebook, sources, suppress
+from prefixlint import discover, fix, lint, logchecks, moves, outcomecache, rulebook, sinkcheck, sources, suppress
+from prefixlint.declared import NOTHING, Declared
 from prefixlint.discover import Found
 from prefixlint.errors import NoInputError
 from prefixlint.fillers import fillers
@@ -43,7 +44,12 @@ class _Files:
 
     root: Path
     data: dict[str, bytes] = field(default_factory=dict)
+    declared: Declared = NOTHING
     errors: list[Diagnostic] = field(default_factory=list)
+
+    def source(self, path: str) -> SourceFile | None:
+        data = self.read(path)
+        return None if data is None else SourceFile(path, data, self.declared)
 
     def read(self, path: str) -> bytes | None:
         if path not in self.data:
@@ -89,7 +95,7 @@ def check(
     if not found.paths and not found.skipped:
         what = f"{found.missing[0]}: no such file or folder" if found.missing else "no files to check"
         raise NoInputError(what, slug="no-input")
-    files = _Files(root, dict(overrides or {}))
+    files = _Files(root, dict(overrides or {}), config.declared)
     store = SummaryCache(root if cache else None)
     try:
         logged, troubles = _logs(found, chosen)
@@ -139,7 +145,8 @@ def _kept(
 ) -> Kept:
     """Give the outcome of the run before if no file has changed since, else run; `changed` files are never kept."""
     everything = {*found.project, *found.paths}
-    key = outcomecache.key(found.root, everything, found.paths, rules, tokens) if store.open and not changed else None
+    keeps = store.open and not changed
+    key = outcomecache.key(found.root, everything, found.paths, rules, (tokens, files.declared)) if keeps else None
     row = None if key is None else store.outcome(key)
     if row is not None:
         with contextlib.suppress(KeyError, TypeError, ValueError):
@@ -147,7 +154,9 @@ def _kept(
             files.errors.extend(kept.troubles)
             return kept
     wanted, project = _project(found, everything, files, store)
-    kept = Kept(lint.run(project, wanted, rules, tokens), tuple(wanted), tuple(files.errors))
+    outcome = lint.run(project, wanted, rules, tokens)
+    outcome = replace(outcome, errors=(*outcome.errors, *sinkcheck.problems(files.declared, project)))
+    kept = Kept(outcome, tuple(wanted), tuple(files.errors))
     if key is not None and not any(error.slug == "check-crashed" for error in kept.outcome.errors):
         store.keep(key, outcomecache.encode(kept))
     return kept
@@ -156,7 +165,7 @@ def _kept(
 def linked(paths: Sequence[str], config: LintConfig, *, root: Path, cache: bool = True) -> Linked:
     """Give the prompts that files and folders hold, as a check sees them, without judging them."""
     found = discover.find(root, paths, (*config.exclude, *config.extend_exclude))
-    files = _Files(root)
+    files = _Files(root, declared=config.declared)
     store = SummaryCache(root if cache else None)
     try:
         wanted, project = _project(found, {*found.project, *found.paths}, files, store)
@@ -176,17 +185,16 @@ def _project(found: Found, everything: set[str], files: _Files, store: SummaryCa
     """Give the files that can hold prompts, and the project around them, its callers read."""
 
     def load(path: str) -> Summary | None:
-        data = files.read(path)
-        return None if data is None else store.summary(SourceFile(path, data))
+        file = files.source(path)
+        return None if file is None else store.summary(file)
 
     wanted = []
     for path in found.paths:
         if path.lower().endswith(logchecks.ENDINGS):
             continue
-        data = files.read(path)
-        if data is None:
+        file = files.source(path)
+        if file is None:
             continue
-        file = SourceFile(path, data)
         kind = sources.kind_of(file)
         if kind is not None and kind.wanted(file):
             wanted.append(path)

@@ -211,6 +211,14 @@ def rule(name: str | None) -> None:
     console.emit("\n".join(rows) + "\n", None)
 
 
+def _declared(found: LintConfig) -> list[str]:
+    """Give the lines on what a project says of its own prompts."""
+    said = found.declared
+    sinks = [f"{sink.function}:{sink.argument}".rstrip(":") for sink in said.sinks]
+    rows = (("sinks", sinks), ("prompt-names", said.names), ("prompt-files", said.files))
+    return [f"{key}: {', '.join(values)}" for key, values in rows if values]
+
+
 @click.command(short_help="The effective configuration, and why each rule is on or off.")
 @click.argument("path", required=False, default=".")
 @click.option("--config", "config_file", metavar="FILE", help="Configuration, instead of the project's own.")
@@ -228,6 +236,7 @@ def config(path: str, config_file: str | None) -> None:
         f"min-tokens: {found.min_tokens}",
         f"fail-on: {found.fail_on}",
         f"exclude: {', '.join((*found.exclude, *found.extend_exclude))}",
+        *_declared(found),
         "",
     ]
     for code, each in known.items():

@@ -10,14 +10,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from prefixlint.fills import Fill, fill_of, keywords, loaded
+from prefixlint.fills import Fill, fill_of, keywords, last_name, loaded
 from prefixlint.origins import Judge
 from prefixlint.project import Project
 from prefixlint.prompts import Choice, Hole, Include, Message, Node, Prompt, Repeat, Span
 from prefixlint.render import Renderer
 from prefixlint.resolve import Frame, Resolver
 from prefixlint.sources import Sink, Summary
-from prefixlint.sources._pysinks import MESSAGE_CLASSES, is_message_call, looks_like_messages
+from prefixlint.sources._pysinks import MESSAGE_CLASSES, SYSTEM_KEYS, is_message_call, looks_like_messages
 from prefixlint.speech import is_addressed, is_code
 from prefixlint.values import (
     Attr,
@@ -43,7 +43,7 @@ MAX_RENDERS = 6
 """Calls that fill one text and are followed."""
 _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "placeholder": HISTORY}
 _REQUEST_SYSTEM = ("system", "system_prompt", "instructions", "system_instruction", "system_message")
-_ORDER = {"call": 0, "messages": 1, "text": 2, "hint": 2, "message": 3, "tools": 4, "named": 5}
+_ORDER = {"call": 0, "declared": 0, "messages": 1, "text": 2, "hint": 2, "message": 3, "tools": 4, "named": 5}
 
 
 @dataclass(slots=True)
@@ -131,6 +131,10 @@ def _prompts(linked: Linked, summary: Summary, sink: Sink, renders: _Renders) ->
         messages = _Messages(linked).item(sink.value, frame)
         continues = messages[-1].role != "user" if messages else True
         yield Prompt(tuple(messages), span, continues=continues, name=sink.name, lone=True)
+    elif sink.kind == "declared":
+        messages = _declared(linked, sink, frame)
+        if messages:
+            yield Prompt(tuple(messages), span, name=last_name(sink.value) if isinstance(sink.value, Call) else "")
     elif sink.kind == "tools":
         yield Prompt((), span, tools=tuple(_tools(linked, sink.value, frame)), name=sink.name)
     elif sink.kind in ("text", "hint", "named"):
@@ -155,6 +159,33 @@ def _request(linked: Linked, sink: Sink, frame: Frame, span: Span) -> Prompt | N
             messages = [*reader.read_system(given[key], frame), *messages]
     tools = tuple(_tools(linked, given["tools"], frame)) if "tools" in given else ()
     return Prompt(tuple(messages), span, tools, name=sink.name) if messages or tools else None
+
+
+def _declared(linked: Linked, sink: Sink, frame: Frame) -> list[Message]:
+    """Give the messages of a call that the configuration names: its system text first, then the rest as it stands."""
+    call = sink.value
+    if not isinstance(call, Call):
+        return []
+    found = linked.resolver.callee(call, frame)
+    names = found[0].params if found is not None else ()
+    given = [(names[at] if at < len(names) else "", value) for at, value in enumerate(call.args)]
+    if sink.name.isdigit():
+        chosen = given[int(sink.name) :][:1]
+    else:
+        chosen = [pair for pair in (*given, *call.kwargs) if sink.name in ("", pair[0])]
+    reader = _Messages(linked)
+    system: list[Message] = []
+    rest: list[Message] = []
+    for name, value in chosen:
+        held, inner = linked.resolver.resolve(value, frame)
+        if looks_like_messages(held):
+            rest.extend(reader.read(held, inner))
+        elif name in SYSTEM_KEYS:
+            system.extend(reader.read_system(value, frame))
+        elif sink.name or linked.renderer.textual(held, inner):
+            role = "user" if system else "text"
+            rest.append(Message(role, tuple(reader.content(value, frame)), frame.span(value)))
+    return [*system, *rest]
 
 
 def _tools(linked: Linked, value: Value, frame: Frame, depth: int = 0, *, inside: bool = False) -> list[Node]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from prefixlint import declared
+from prefixlint.declared import NOTHING, Declared, DeclaredSink
 from prefixlint.discover import EXCLUDE
 from prefixlint.errors import ConfigError
 
@@ -21,6 +23,7 @@ class LintConfig:
     """What a check is told by its configuration. Keys of the file are these names with hyphens.
 
     `exclude` replaces the built-in patterns, `extend_exclude` adds to them; `per_file_ignores` maps a pattern to rules.
+    `declared` is what the project says of its own prompts: `sinks`, `prompt-names` and `prompt-files` of the file.
     `source` is the file it came from.
     """
 
@@ -33,6 +36,7 @@ class LintConfig:
     per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     baseline: str | None = None
     rules: str | None = None
+    declared: Declared = NOTHING
     source: str | None = None
 
 
@@ -46,8 +50,14 @@ _KINDS: dict[str, str] = {
     "baseline": "str",
     "rules": "str",
     "per-file-ignores": "table",
+    "sinks": "list",
+    "prompt-names": "list",
+    "prompt-files": "list",
 }
-assert {name.replace("-", "_") for name in _KINDS} == {item.name for item in fields(LintConfig)} - {"source"}
+_DECLARED = {"sinks": "sinks", "prompt-names": "names", "prompt-files": "files"}
+assert {name.replace("-", "_") for name in _KINDS.keys() - _DECLARED.keys()} == {
+    item.name for item in fields(LintConfig)
+} - {"source", "declared"}
 
 
 def find(root: Path, explicit: str | None = None) -> LintConfig:
@@ -72,14 +82,28 @@ def _read(path: Path, *, whole: bool) -> LintConfig:
 def parse(table: Mapping[str, Any], source: str) -> LintConfig:
     """Give the configuration that a table says."""
     values: dict[str, Any] = {"source": source}
+    said: dict[str, Any] = {}
     for key, value in table.items():
         kind = _KINDS.get(key)
         if kind is None:
             near = difflib.get_close_matches(key, _KINDS, 1)
             hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(sorted(_KINDS))}"
             raise ConfigError(f"{source}: unknown key {key!r}", slug="config-key", hint=hint)
-        values[key.replace("-", "_")] = _value(key, kind, value, source)
-    return LintConfig(**values)
+        read = _value(key, kind, value, source)
+        if key == "sinks":
+            read = _sinks(read, source)
+        (said if key in _DECLARED else values)[_DECLARED.get(key, key.replace("-", "_"))] = read
+    return LintConfig(**values, declared=Declared(**said))
+
+
+def _sinks(entries: tuple[str, ...], source: str) -> tuple[DeclaredSink, ...]:
+    try:
+        return declared.sinks(entries)
+    except ValueError as error:
+        hint = "write package.module.function, Class.method, or either with :argument (a name, or a position from 0)"
+        raise ConfigError(
+            f"{source}: sinks: {error.args[0]!r} names no function", slug="config-sink", hint=hint
+        ) from None
 
 
 def _value(key: str, kind: str, value: Any, source: str) -> Any:

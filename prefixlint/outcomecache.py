@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from prefixlint.declared import Declared
 from prefixlint.findings import Applicability, Confidence, Edit, Finding, Fix, Related, Rule, Severity
 from prefixlint.lint import Outcome
 from prefixlint.prompts import Span
@@ -34,11 +35,16 @@ class Kept:
     troubles: tuple[Diagnostic, ...]
 
 
-def key(root: Path, paths: Iterable[str], asked: Iterable[str], rules: Mapping[str, Rule], tokens: int) -> bytes | None:
-    """Give the key of a run over the project's `paths`, None if one of them is too young to be sure of."""
+def key(
+    root: Path, paths: Iterable[str], asked: Iterable[str], rules: Mapping[str, Rule], settings: tuple[int, Declared]
+) -> bytes | None:
+    """Give the key of a run over the project's `paths`, None if one of them is too young to be sure of.
+
+    `settings` are the static tokens that must follow a place, and what the project declares.
+    """
     digest = hashlib.blake2b(digest_size=16)
     told = [[r.code, r.name, r.check, int(r.severity), repr(sorted(r.params.items())), r.help] for r in rules.values()]
-    digest.update(orjson.dumps([_program(), tokens, sorted(asked), told]))
+    digest.update(orjson.dumps([_program(), repr(settings), sorted(asked), told]))
     newest = 0
     for path in sorted(paths):
         try:

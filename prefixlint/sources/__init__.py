@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, Protocol, cast
 
 from prefixlint import values
+from prefixlint.declared import NOTHING, Declared
 from prefixlint.values import Call, Value
 
 VERSION = 5
@@ -25,10 +26,11 @@ Raise it when a source kind reads the same bytes differently, so that caches are
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file as read: its path as users know it (forward slashes), and its bytes."""
+    """A file as read: its path as users know it (forward slashes), its bytes, and what the configuration declares."""
 
     path: str
     data: bytes
+    declared: Declared = NOTHING
 
     @property
     def name(self) -> str:
@@ -62,6 +64,7 @@ class Sink:
       messages  a list of messages
       message   one message that no list shows (an append)
       tools     a list of tool definitions, or one
+      declared  a call of a function that the configuration names; `name` is the argument that counts, empty for all
       named     text whose name (`name`) says prompt: used where no other sink covers it
       call      a call with arguments that matter to caching; `value` is the Call
       store     `target[key] = value` or `target.key = value`; `value` is a Seq of target, key, value

@@ -6,6 +6,7 @@ import ast
 import re
 from dataclasses import dataclass, field
 
+from prefixlint.declared import NOTHING, Declared
 from prefixlint.sources import CallSite, Class, Function, Sink
 from prefixlint.values import Call, Either, Name, Op, Param, Value, Var
 
@@ -27,7 +28,9 @@ class Module:
     data: bytes
     starts: list[int]
     package: str
+    stem: str
     prompt_file: bool
+    declared: Declared = NOTHING
     defined: frozenset[str] = frozenset()
     once: frozenset[str] = frozenset()
     imports: dict[str, str] = field(default_factory=dict)

@@ -98,6 +98,8 @@ def of_call(call: Call, scope: Scope) -> None:
     for arg in call.args:
         if looks_like_messages(arg):
             scope.sink("messages", arg)
+    if scope.module.declared.sinks:
+        _declared(call, scope)
     if any(key in CACHE_KEYS for key, _ in call.kwargs) or (last in ("append", "insert", "extend") and call.args):
         scope.sink("call", call, name=last)
     if (isinstance(func, Attr) and last in RENDERS) or (
@@ -106,6 +108,19 @@ def of_call(call: Call, scope: Scope) -> None:
         scope.note_call(call, renders=True)
     elif _project_call(func, last):
         scope.note_call(call, renders=False)
+
+
+def _declared(call: Call, scope: Scope) -> None:
+    """Note a call of a function that the configuration names, however the code reaches it."""
+    names = [dotted(call.func) or ""]
+    if isinstance(call.func, Attr):
+        made = bare(call.func.base)
+        if isinstance(made, Call):
+            names.append(f"{dotted(made.func) or ''}.{call.func.name}")
+    for name in names:
+        own = f"{scope.module.package}.{scope.module.stem}{name}" if name.startswith(".") else name
+        for argument in scope.module.declared.arguments(own.strip("/.")):
+            scope.sink("declared", call, name=argument)
 
 
 def _project_call(func: Value, last: str) -> bool:
@@ -173,7 +188,7 @@ def of_attribute(name: str, value: Value, scope: Scope) -> None:
     """Note `x.system_message = value` and the like."""
     if name in SYSTEM_KEYS and is_text(value):
         scope.sink("text", value, "system", name)
-    elif words(name) & PROMPT_WORDS and not words(name) & _NOT_TEXT and is_text(value):
+    elif _says_prompt(name, scope) and not words(name) & _NOT_TEXT and is_text(value):
         scope.sink("named", value, name=name)
 
 
@@ -200,7 +215,7 @@ def of_return(value: Value, name: str, decorators: tuple[str, ...], scope: Scope
         and getattr(bare(value), "kind", "") not in ("set", "dict")
     ):
         scope.sink("tools", value, name=name)
-    elif is_text(value) and (said & PROMPT_WORDS or cls & {"prompt", "prompts"} or _imperative(value)):
+    elif is_text(value) and (_says_prompt(name, scope) or cls & {"prompt", "prompts"} or _imperative(value)):
         role = (
             "system"
             if "system" in said and said & {"system"} == said - {"prompt", "message", "build", "get"}
@@ -220,10 +235,11 @@ def of_names(env: dict[str, Value], before: dict[str, Value], scope: Scope, *, e
         if not ended and _grows(before.get(name), value):
             continue
         said = words(name.rsplit(".", 1)[-1])
-        if is_text(value) or (said & PROMPT_WORDS and _sum_of_parts(value)):
+        prompt = _says_prompt(name, scope)
+        if is_text(value) or (prompt and _sum_of_parts(value)):
             if said & _NOT_TEXT and not said & {"prompt"}:
                 continue
-            if said & PROMPT_WORDS or _imperative(value) or (scope.module.prompt_file and name.isupper()):
+            if prompt or _imperative(value) or (scope.module.prompt_file and name.isupper()):
                 role = "system" if said & {"system", "persona"} else "text"
                 scope.sink("named", value, role, name=name)
         elif looks_like_messages(value) or (said & _HISTORY_WORDS and isinstance(value, (Seq, Join, Slice, Call))):
@@ -235,6 +251,13 @@ def of_names(env: dict[str, Value], before: dict[str, Value], scope: Scope, *, e
             and getattr(value, "kind", "") not in ("set", "dict")
         ):
             scope.sink("tools", value, name=name)
+
+
+def _says_prompt(name: str, scope: Scope) -> bool:
+    """Tell whether a name says that it holds a prompt, by its words or by the configuration."""
+    return bool(words(name.rsplit(".", 1)[-1]) & PROMPT_WORDS) or (
+        bool(scope.module.declared.names) and scope.module.declared.is_prompt_name(name.rsplit(".", 1)[-1])
+    )
 
 
 def _grows(old: Value | None, value: Value) -> bool:

@@ -55,7 +55,7 @@ def summarize(file: SourceFile) -> Summary:
         if cell.code:
             problem = joined.add(cell, file)
             problems += [problem] if problem else []
-    summary = python.summarize(SourceFile(file.path, bytes(joined.data)))
+    summary = python.summarize(SourceFile(file.path, bytes(joined.data), file.declared))
     try:
         moved: Summary = _Mover(joined).moved(summary)
     except RecursionError:

@@ -41,7 +41,8 @@ def claims(file: SourceFile) -> bool:
 def wanted(file: SourceFile) -> bool:
     """Look for a word without which no Python file holds a prompt."""
     data = file.data
-    return any(word in data for word in _WORDS) or any(more.search(data) for more in _MORE)
+    words = (*_WORDS, *file.declared.words())
+    return any(word in data for word in words) or any(more.search(data) for more in _MORE)
 
 
 def summarize(file: SourceFile) -> Summary:
@@ -56,7 +57,9 @@ def summarize(file: SourceFile) -> Summary:
         return _failed(file, 0, "unreadable", f"cannot be read as Python: {error}")
     except (RecursionError, MemoryError):
         return _failed(file, 0, "too-deep", "nested too deeply to be read")
-    module = Module(file.data, _line_starts(data, shift), _package(file.path), bool(_PROMPT_PATH.search(file.path)))
+    stem = file.name.rsplit(".", 1)[0]
+    prompt_file = bool(_PROMPT_PATH.search(file.path))
+    module = Module(file.data, _line_starts(data, shift), _package(file.path), stem, prompt_file, file.declared)
     try:
         _follow(tree, module, file)
     except RecursionError:

@@ -30,6 +30,8 @@ def wanted(file: SourceFile) -> bool:
     """Want files under prompt folders or with prompt names, small enough to be one."""
     if file.suffix in (".prompt", ".hbs", ".handlebars", ".mustache"):
         return len(file.data) <= _texts.MAX_BYTES
+    if file.declared.is_prompt_file(file.path):
+        return len(file.data) <= _texts.MAX_BYTES
     return (
         len(file.data) <= _texts.MAX_BYTES
         and _texts.PROMPT_PATH.search(file.path) is not None
