@@ -32,11 +32,11 @@ EXCLUDE = (
 
 SUFFIXES = word_set(
     ".py .pyw .j2 .jinja .jinja2 .prompty .prompt .md .mdx .txt .hbs .handlebars .mustache .yaml .yml "
-    ".json .toml .sh .bash .zsh .ksh .service .container .ipynb .jsonl .ndjson"
+    ".json .toml .env .sh .bash .zsh .ksh .service .container .ipynb .jsonl .ndjson"
 )
 """Endings that some source kind may claim; files without an ending are offered as well."""
 
-_DOCKERFILE = re.compile(r"(?:docker|container)file", re.IGNORECASE)
+_NAMES = re.compile(r"(?:docker|container)file|^\.env\.", re.IGNORECASE)
 
 MAX_BYTES = 5_000_000
 """Larger files are not prompts; they are counted as skipped."""
@@ -222,7 +222,7 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 def _claimable(name: str) -> bool:
     dot = name.rfind(".")
-    return dot < 0 or name[dot:].lower() in SUFFIXES or _DOCKERFILE.search(name) is not None
+    return dot < 0 or name[dot:].lower() in SUFFIXES or _NAMES.search(name) is not None
 
 
 def _ignores(root: Path, below: str) -> _Ignores:

@@ -135,6 +135,19 @@ def flags() -> Mapping[str, str]:
     return {name: next(iter(owners)) for name, owners in found.items() if len(owners) == 1}
 
 
+_OWN = re.compile(r"(?:VLLM|SGLANG|TGI|LLAMA|GGML)_")
+
+
+@cache
+def variables() -> Mapping[str, str]:
+    """Give the variables that bear a program's name and that only one program reads in the facts, with that program."""
+    found: dict[str, set[str]] = {}
+    for fault in _facts()["fault"]:
+        for name in filter(_OWN.match, fault.get("env", ())):
+            found.setdefault(name, set()).update(fault["programs"])
+    return {name: next(iter(owners)) for name, owners in found.items() if len(owners) == 1}
+
+
 def flag_name(word: str) -> str:
     """Give a flag as the facts write it: no dashes in front of a long one, hyphens inside, camel case taken apart."""
     if not word.startswith("--"):

@@ -51,10 +51,16 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A simple command; `env` holds what is assigned or exported before it and on its line, by name."""
+    """A simple command; `env` holds what is assigned or exported before it and on its line, by name.
+
+    `heres` are the here-documents that it reads, or that the command before it in a pipe hands on; `into` is the file
+    to which its output goes, empty without one.
+    """
 
     words: tuple[Word, ...]
     env: dict[str, Word]
+    heres: tuple[Mapped, ...] = ()
+    into: str = ""
 
 
 @dataclass(slots=True)
@@ -93,12 +99,19 @@ class _Reader:
         self.left = MAX_WORDS
         self.chars = MAX_CHARS
         self.heres: list[re.Match[str]] = []
+        self.bodies: list[Mapped] = []
+        self.into = ""
+        self.piped = False
 
     def byte(self, i: int) -> int:
         return self.at[i] if i < len(self.at) else self.end
 
     def commands(self) -> Iterator[Command]:
         while self.i < len(self.text) and self.left > 0:
+            self.into = ""
+            if not self.piped:
+                self.bodies = []
+            self.piped = False
             words = self._simple()
             yield from self._command(words)
 
@@ -119,7 +132,7 @@ class _Reader:
             rest.pop(0)
         env = {name: value[0] for name, value in self.variables.items() if len(value) == 1}
         if rest:
-            yield Command(tuple(rest), {**env, **own})
+            yield Command(tuple(rest), {**env, **own}, tuple(self.bodies), self.into)
             return
         for name, value in own.items():
             self.variables[name] = (value,)
@@ -156,6 +169,7 @@ class _Reader:
             elif char in "<>":
                 self._redirect()
             elif char in ";&|()":
+                self.piped = char == "|" and self.text[self.i + 1 : self.i + 2] != "|" and bool(words)
                 self.i += 1
                 break
             else:
@@ -176,23 +190,44 @@ class _Reader:
 
     def _skip_heres(self) -> None:
         for match in self.heres:
-            indent = r"\t*" if match["tab"] else ""
-            end = re.compile(rf"^{indent}{match['word']}[ \t]*$", re.MULTILINE).search(self.text, self.i)
-            self.i = len(self.text) if end is None else min(end.end() + 1, len(self.text))
+            _, self.i = self._until(match, self.i)
         self.heres.clear()
+
+    def _until(self, here: re.Match[str], begin: int) -> tuple[int, int]:
+        """Give where a here-document that begins somewhere ends, and where the text behind it begins."""
+        indent = r"\t*" if here["tab"] else ""
+        end = re.compile(rf"^{indent}{here['word']}[ \t]*$", re.MULTILINE).search(self.text, begin)
+        return (len(self.text),) * 2 if end is None else (end.start(), min(end.end() + 1, len(self.text)))
+
+    def _body(self) -> Mapped:
+        """Give the text of the here-document met last: it begins on the next line, behind those met before."""
+        following = self.text.find("\n", self.i) + 1 or len(self.text)
+        begin = end = following
+        for match in self.heres:
+            begin = following
+            end, following = self._until(match, begin)
+        kept = list(range(begin, end))
+        if self.heres[-1]["tab"]:
+            tabs = re.compile(r"^\t+", re.MULTILINE).finditer(self.text[:end], begin)
+            dropped = {at for match in tabs for at in range(match.start(), match.end())}
+            kept = [at for at in kept if at not in dropped]
+        return Mapped("".join(self.text[at] for at in kept), [self.byte(at) for at in kept], self.byte(end))
 
     def _redirect(self) -> None:
         here = _HERE.match(self.text, self.i)
         if here is not None and self.text[self.i : self.i + 3] != "<<<":
             self.heres.append(here)
+            self.bodies.append(self._body())
             self.i = here.end()
             return
+        written = self.text[self.i] == ">"
         while self.i < len(self.text) and self.text[self.i] in "<>&|":
             self.i += 1
         while self.i < len(self.text) and self.text[self.i] in " \t":
             self.i += 1
         if self.i < len(self.text) and self.text[self.i] not in "\n;&|()<>#":
-            self._word()
+            target = self._word()
+            self.into = target[0].text if written and target else self.into
 
     def _word(self) -> list[Word]:
         """Read one word; a variable without quotes may make it several, or none."""

@@ -189,3 +189,30 @@ def test_any_program_is_read_and_its_summary_survives_the_cache(text):
     assert all(error.slug in ("syntax-error", "too-deep") for error in errors)
     for finding in found:
         assert 0 <= finding.span.start <= finding.span.end <= len(text.encode())
+
+
+@pytest.mark.parametrize(
+    ("static", "tokens"),
+    [
+        ('"Name the shelf. " * 20', 80),
+        ('20 * "Name the shelf. "', 80),
+        ("RULE * 20", 80),
+        ('("Name " "the shelf. ") * 20', 80),
+        ('"Name the shelf. " * count', 4),
+        ('"Name the shelf. " * 0', 0),
+        ('"Name the shelf. " * -1', 0),
+        ('"{not filled} and so on " * 20', 120),
+    ],
+)
+def test_repeated_text_counts_as_often_as_it_is_repeated(static, tokens):
+    code = f'from datetime import datetime\n\ndef system_prompt(count):\n    RULE = "Name the shelf. "\n    return f"{{datetime.now()}} " + {static}\n'
+    found, _ = findings({"a.py": code})
+    (clock,) = [each for each in found if each.rule.code == "PFX101"]
+    assert clock.tokens_at_risk == pytest.approx(tokens, abs=1)
+
+
+def test_a_text_repeated_very_often_is_kept_short():
+    code = 'from datetime import datetime\n\ndef system_prompt():\n    return f"{datetime.now()} " + "Name. " * 10**9 + "{a} b " * 1_000_000\n'
+    found, errors = findings({"a.py": code})
+    assert not errors
+    assert max(each.tokens_at_risk for each in found) < 100_000

@@ -140,9 +140,30 @@ def _binary(node: ast.BinOp, scope: Scope) -> Value:
         call = Call(Attr(left, "%", left.start, left.end), tuple(given), (), start, end)
         _pysinks.of_call(call, scope)
         return call
-    if isinstance(node.op, ast.Mult) and isinstance(bare(left), Lit):
-        return left
+    if isinstance(node.op, ast.Mult):
+        repeated = _repeated(left, right) or _repeated(right, left)
+        if repeated is not None:
+            return repeated
     return Op(_OPERATORS.get(type(node.op), "?"), (left, right), start, end)
+
+
+_MAX_REPEATED = 100_000
+"""Characters of a repeated text that are kept: more static text changes no finding."""
+_MAX_PARTS = 50
+"""Times that a text with placeholders or values is repeated; each of them is a place of its own."""
+
+
+def _repeated(text: Value, times: Value) -> Value | None:
+    """Give `text * times`; the text once where the number is not known, None for what is no text."""
+    held, count = bare(text), bare(times)
+    if not isinstance(held, (Lit, Join)):
+        return None
+    if not isinstance(count, Const) or type(count.value) is not int:
+        return text if isinstance(held, Lit) else None
+    if isinstance(held, Lit) and not held.marks:
+        kept = min(max(count.value, 0), _MAX_REPEATED // (len(held.text) or 1) + 1)
+        return Lit(held.text * kept, held.start, held.end)
+    return Join((held,) * min(max(count.value, 0), _MAX_PARTS), held.start, held.end)
 
 
 _OPERATORS: dict[type[ast.operator], str] = {

@@ -10,7 +10,8 @@ from prefixlint.servers import Program, Setting, Start
 from prefixlint.shellwords import Command, Mapped, Word, commands, named
 from prefixlint.wordset import word_set
 
-_SHELLS = word_set("sh bash dash zsh ash ksh")
+SHELLS = word_set("sh bash dash zsh ash ksh")
+"""Programs that read a script."""
 _TALK = word_set(
     "echo printf grep pgrep pkill kill killall cat which pip pip3 apt apt-get conda git curl wget ps "
     "logger log info man help sed awk touch mkdir rm cp mv ls cd chmod tee"
@@ -78,7 +79,7 @@ def of_command(command: Command, *, image: str = "", depth: int = 0) -> Iterator
 def _script(words: Sequence[Word]) -> Word | None:
     """Give the text after `-c` of a shell."""
     for at, word in enumerate(words[:-1]):
-        if re.fullmatch(r"-[a-z]*c", word.text) and any(w.text.rsplit("/", 1)[-1] in _SHELLS for w in words[:at]):
+        if re.fullmatch(r"-[a-z]*c", word.text) and any(w.text.rsplit("/", 1)[-1] in SHELLS for w in words[:at]):
             return words[at + 1]
     return None
 

@@ -1,19 +1,20 @@
 """Deployment files that start an engine or its router.
 
 Dockerfiles, Compose files, Kubernetes manifests, Helm values, engines' own configuration files, shell scripts, systemd
-units, Makefiles. A summary's sinks are the starts found (`start_of` gives one back).
+units, Makefiles, files of variables (`.env`). A summary's sinks are the starts found (`start_of` gives one back).
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from prefixlint import servers
 from prefixlint.servers import Setting, Start
 from prefixlint.shellwords import Command, Mapped, Word, commands, named, whole
-from prefixlint.sources import Diagnostic, Sink, SourceFile, Summary, _manifests, _starts, _texts, data
+from prefixlint.sources import Diagnostic, Sink, SourceFile, Summary, _envfiles, _manifests, _starts, _texts, data
 from prefixlint.textmap import offset
 from prefixlint.values import Lit, Map, text_of
 
@@ -54,6 +55,7 @@ def claims(file: SourceFile) -> bool:
         file.suffix in _SHELL_ENDINGS | _UNIT_ENDINGS
         or _DOCKER.search(name) is not None
         or name in ("Procfile", "Makefile")
+        or _envfiles.claims(name)
     ):
         return True
     return file.suffix == "" and _SHEBANG.match(file.data) is not None
@@ -65,7 +67,9 @@ def wanted(file: SourceFile) -> bool:
     if _AGENT.search(file.path):
         return b"ANTHROPIC_BASE_URL" in content
     return len(content) <= MAX_BYTES and (
-        servers.words().search(content) is not None or _manifests.flags().search(content) is not None
+        servers.words().search(content) is not None
+        or _manifests.flags().search(content) is not None
+        or (_envfiles.claims(file.name) and _envfiles.wanted(content))
     )
 
 
@@ -121,8 +125,52 @@ def _starts_of(file: SourceFile, lit: Lit) -> Iterator[Start]:
     elif file.name == "Makefile":
         for match in _RECIPE.finditer(lit.text):
             yield from _starts.in_script(_mapped(lit, match.start(1), match.end(1)), {})
+    elif _envfiles.claims(file.name):
+        yield from _envfiles.starts(_mapped(lit, 0, len(lit.text)))
     else:
-        yield from _starts.in_script(_mapped(lit, 0, len(lit.text)), {})
+        yield from _script(_mapped(lit, 0, len(lit.text)))
+
+
+def _script(source: Mapped, env: Mapping[str, Word] | None = None, depth: int = 0) -> Iterator[Start]:
+    """Give what a script starts, what here-documents hand to shells, and what they write into files that start it."""
+    yield from _starts.in_script(source, env or {})
+    if "<<" in source.text and depth < _MAX_HERES:
+        for command in commands(source, dict(env or {})):
+            for body in command.heres:
+                yield from _here(command, body, depth + 1)
+
+
+_MAX_HERES = 4
+"""Here-documents inside here-documents."""
+_APPLIES = re.compile(r"(?:^|/)(?:kubectl|oc|helm|docker|docker-compose|podman)\Z")
+
+
+def _here(command: Command, body: Mapped, depth: int) -> Iterator[Start]:
+    names = [word.text for word in command.words]
+    behind = names[names.index("tee") + 1 :] if "tee" in names else []
+    target = command.into or next((name for name in behind if not name.startswith("-")), "")
+    lit = Lit(body.text, body.at[0] if body.at else body.end, body.end, _marks(body))
+    if "-" in names and any(map(_APPLIES.search, names)):
+        with contextlib.suppress(_manifests.UnreadableError):
+            yield from _manifests.starts(lit)
+    elif any(name.rsplit("/", 1)[-1] in _starts.SHELLS for name in names) or names[0] == "ssh":
+        yield from _script(body, command.env, depth)
+    elif target:
+        yield from _written(SourceFile(target, body.text.encode("utf-8", "replace")), lit, body, depth)
+
+
+def _written(file: SourceFile, lit: Lit, body: Mapped, depth: int) -> Iterator[Start]:
+    if file.suffix in _SHELL_ENDINGS or _SHEBANG.match(file.data):
+        yield from _script(body, None, depth)
+    elif file.suffix in _UNIT_ENDINGS | _DATA_ENDINGS or _DOCKER.search(file.name) or _envfiles.claims(file.name):
+        with contextlib.suppress(_manifests.UnreadableError):
+            yield from _starts_of(file, lit)
+
+
+def _marks(body: Mapped) -> tuple[tuple[int, int], ...]:
+    """Give where the bytes of a text do not follow one another."""
+    at = body.at
+    return tuple((i, at[i]) for i in range(len(at)) if i == 0 or at[i] != at[i - 1] + 1) or ((0, body.end),)
 
 
 def _mapped(lit: Lit, start: int, end: int) -> Mapped:
