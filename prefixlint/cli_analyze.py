@@ -6,6 +6,7 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,7 @@ _DECIDING = frozenset((
     help="Causes whose fix is tried on the log (repeatable) [default: all].",
 )
 @click.option("--write-fixed", metavar="FILE", help="Write the log with these fixes, in its own format.")
+@click.option("--compare", metavar="OLD.json", help="Say what moved since this saved result (--format json).")
 @click.option("--fail-under", metavar="PERCENT", help="Exit with 1 where an engine's hit rate is below this.")
 @click.option("--redact", is_flag=True, help="Mask times, ids, addresses and other personal values in what is shown.")
 @click.option("--requests-out", metavar="FILE", help="Write one JSON line for each request.")
@@ -82,6 +84,7 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
 
     options = _options(settings)
     threshold = _percent(settings["fail_under"], "--fail-under") if settings["fail_under"] is not None else None
+    old = None if settings["compare"] is None else _saved(settings["compare"])
     progress = console.Progress(quiet=settings["quiet"])
     try:
         with (
@@ -93,12 +96,22 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
             result = pipeline.analyze(logs, options, stdin=sys.stdin.buffer, watch=watch)
     finally:
         progress.close()
+    if old is not None:
+        from prefixlint import versus
+
+        result = replace(result, versus=versus.compare(old, result, settings["compare"]))
     look = reports.Look(
         console.width(), console.wants_color(settings["color"], settings["output"]), settings["verbose"]
     )
     console.emit(reports.load(settings["report"]).analysis(result, look), settings["output"])
     if threshold is not None:
         _judge([(e.engine, e.hit_rate) for e in result.engines], threshold)
+
+
+def _saved(path: str) -> Any:
+    from prefixlint import versus
+
+    return versus.load(path)
 
 
 def _options(settings: dict[str, Any]) -> Any:

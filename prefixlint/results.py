@@ -8,6 +8,7 @@ from typing import Any
 
 from prefixlint.logfindings import LogFinding
 from prefixlint.model import MissCause, Skip
+from prefixlint.trends import Timeline, Versus
 
 LOGGED_IDS = "token ids of the log"
 """The name of the tokenizer where the log gives prompts as token ids, so that none was used."""
@@ -437,6 +438,8 @@ class Analysis:
     advice: Sequence[Advice] = ()
     findings: Sequence[LogFinding] = ()
     source_findings: Sequence[StaticFinding] | None = None
+    timeline: Timeline | None = None
+    versus: Versus | None = None
     what_if: Sequence[WhatIf] = ()
     not_tried: Sequence[NotTried] = ()
     waterfalls: Sequence[Waterfall] = ()

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from prefixlint import accounts, attribute, bodies, causecost, fingerprints, simulate
+from prefixlint import accounts, attribute, bodies, causecost, fingerprints, simulate, timeline
 from prefixlint.accounts import Account, Material
 from prefixlint.fleet import Limits
 from prefixlint.logs import why_no_prompt
@@ -64,6 +64,7 @@ def build(material: Material, account: Account) -> Analysis:
     if material.on_request is not None:
         for line in _request_lines(material, account):
             material.on_request(line)
+    findings = causecost.Measure(material.table, material.rows, account.misses).ranked(material.findings, account.pairs)
     return Analysis(
         input=_input(material),
         notes=notes,
@@ -77,9 +78,8 @@ def build(material: Material, account: Account) -> Analysis:
         shared_prefixes=_shared_prefixes(material),
         groups=_groups(material, account) if material.by else (),
         by=material.by,
-        findings=causecost.Measure(material.table, material.rows, account.misses).ranked(
-            material.findings, account.pairs
-        ),
+        findings=findings,
+        timeline=timeline.build(material, account, findings),
     )
 
 

@@ -9,7 +9,8 @@ from prefixlint.reports import Look
 from prefixlint.reports import _diff as diff
 from prefixlint.reports import _misses as misses
 from prefixlint.reports._terminal import Style, count, moment, shorten, table, visible, wrap
-from prefixlint.reports.json import dump, iso
+from prefixlint.reports._times import iso
+from prefixlint.reports.json import dump
 from prefixlint.reports.text import excerpt_lines
 from prefixlint.wording import many
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -11,8 +10,10 @@ import orjson
 from prefixlint.logfindings import as_json as as_finding
 from prefixlint.reports import Look
 from prefixlint.reports import _advice as advice
+from prefixlint.reports import _trends as trends
 from prefixlint.reports import _whatif as whatif
 from prefixlint.reports import _worth as worth
+from prefixlint.reports._times import iso
 from prefixlint.results import (
     Analysis,
     EngineResult,
@@ -98,20 +99,13 @@ def as_json(result: Analysis) -> dict[str, Any]:
         if result.source_findings is None
         else [dict(static.finding) for static in result.source_findings],
         **whatif.as_json(result),
+        "timeline": trends.timeline_json(result.timeline),
+        "changes": trends.changes_json(result.timeline),
+        "compare": trends.versus_json(result.versus),
         "curves": worth.curves(result.curves),
         "savings": [worth.saving(s) for s in result.savings],
         "advice": [advice.as_json(a) for a in result.advice],
     }
-
-
-def iso(seconds: float | None) -> str | None:
-    """Give a time as ISO 8601 in UTC with milliseconds; None where it is unknown or no date."""
-    if seconds is None:
-        return None
-    try:
-        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (OverflowError, ValueError, OSError):
-        return None
 
 
 def clean(text: str) -> str:

@@ -23,6 +23,7 @@ from prefixlint.reports._terminal import (
     visible,
     wrap,
 )
+from prefixlint.reports._trends import against, over_time
 from prefixlint.reports._whatif import gains, waterfall
 from prefixlint.reports._worth import memory, worth
 from prefixlint.results import (
@@ -55,12 +56,14 @@ def analysis(result: Analysis, look: Look) -> str:
     parts = [
         _head(result, style, look.width),
         _rates(result, style, look.width),
+        against(result, style, look.width),
         _likely(result, style, look.width),
         _misses(result, style, look.width),
         causes(result, style, look.width),
         in_source(result, style, look),
         gains(result, style, look.width),
         waterfall(result, style, look),
+        over_time(result, style, look.width),
         _groups(result, style, look),
         _families(result, style, look),
         _prefixes(result, style, look),
