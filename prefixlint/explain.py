@@ -28,7 +28,7 @@ def explain(
 
     UsageError where the log has no such request, or where it holds no prompt.
     """
-    options = replace(options, why=0)
+    options = replace(options, why=max(pipeline.CAUSES, line), what_if=("none",))
     seen: list[tuple[Material, Account]] = []
     watch = pipeline.Watch(on_account=lambda material, account: seen.append((material, account)))
     result = pipeline.analyze([path], options, stdin=stdin, watch=watch)
@@ -121,10 +121,10 @@ class _Request:
 
     def _expected(self, here: Request) -> Expected | None:
         """Compare with the request that this one should have matched."""
-        row = self._account.partners[self._position]
+        row = self._partner()
         if row < 0:
             return None
-        table, parting = self._material.table, self._account.partings[self._position]
+        table = self._material.table
         partner = next(iter(self._material.again([table.where(row)])), None)
         segments = table.prompt_segments(row), table.prompt_segments(self._row)
         pieces = accounts.Pieces(self._material.encoder)
@@ -134,24 +134,31 @@ class _Request:
             place=self._place(row),
             relation=self._relation(row),
             shared=whole if parted is None else parted[2],
-            lost=0 if parting is None else int(self._account.lost[self._position]),
+            lost=int(self._account.lost[self._position]),
             token=None if parted is None else parted[2],
             parted=None,
             excerpt=None,
             advice=None,
         )
-        return found if partner is None or parted is None else self._told(found, partner, here, parted[0])
+        return found if partner is None or parted is None else self._told(found, partner, here, row, parted[0])
 
-    def _told(self, found: Expected, partner: Request, here: Request, segment: int) -> Expected:
+    def _partner(self) -> int:
+        """Give the row of the request to compare with: where nothing is lost, the one that shares most."""
+        row = self._account.partners[self._position]
+        owner = int(next(iter(self._account.served.values())).owner[self._position])
+        return row if owner < 0 or self._account.lost[self._position] else owner
+
+    def _told(self, found: Expected, partner: Request, here: Request, row: int, segment: int) -> Expected:
         """Say where and why two requests part: in their bodies, else in what the chat template made of them."""
         if isinstance(partner.content, Messages | Text) and isinstance(here.content, Messages | Text):
-            compared = pairs.compare(partner, here, None, redactor=self._material.redactor)
+            compared = pairs.compare(partner, here, None, redactor=self._material.redactor, turn=self._turn(row))
             first = compared.first
             if first is not None and not compared.grows:
+                if not found.lost:  # its own text begins there, which no rule has anything to say about
+                    first = replace(first, rule=None, what="the requests part")
                 rule = None if first.rule is None else rulebook.rules().get(first.rule)
                 advice = None if rule is None else rule.help
                 return replace(found, parted=first, excerpt=compared.excerpt, advice=advice)
-        row = self._account.partners[self._position]
         ours, theirs = (accounts.segment_text(self._material, number, segment) for number in (row, self._row))
         char = attribute.first_difference(ours, theirs)[1]
         shown = attribute.excerpt(ours, theirs, char, redactor=self._material.redactor)
@@ -159,9 +166,17 @@ class _Request:
         parted = Difference("changed", "rendered prompt", "rendered prompt", char, 0, what, shown.earlier, shown.later)
         return replace(found, parted=parted, excerpt=shown, rendered=True)
 
+    def _turn(self, row: int) -> bool:
+        """Tell whether the rules take a request as an earlier turn of this one."""
+        pair = self._account.pairs.get(self._row)
+        return pair.turn if pair is not None and pair.partner == row else self._same_conversation(row)
+
+    def _same_conversation(self, row: int) -> bool:
+        number = self._material.table.conversation
+        return number[row] == number[self._row]
+
     def _relation(self, row: int) -> str:
-        table = self._material.table
-        if table.conversation[row] == table.conversation[self._row]:
+        if self._turn(row) or self._same_conversation(row):
             return "the turn before it in its conversation"
         if row == int(next(iter(self._account.served.values())).owner[self._position]):
             return "the request that its longest prefix comes from"

@@ -25,9 +25,17 @@ _PROVIDERS = ("openai", "anthropic", "gemini")
 _NOTES = frozenset({"refused-prompt", "tokenizer", "no-prompt", "partial-prompts"})
 
 
-def compare(earlier: Request, later: Request, options: pipeline.Options | None, *, redactor: Redactor) -> Comparison:
+def compare(
+    earlier: Request,
+    later: Request,
+    options: pipeline.Options | None,
+    *,
+    redactor: Redactor,
+    turn: bool | None = None,
+) -> Comparison:
     """Compare two requests; `options` say how to tokenize and whose caches to ask, None leaves both out.
 
+    `turn` tells turns of one conversation from siblings of a template; None tries the one, then the other.
     UsageError where neither text nor tokens of both requests are known.
     """
     ours, theirs = bodies.body_of(earlier), bodies.body_of(later)
@@ -45,7 +53,7 @@ def compare(earlier: Request, later: Request, options: pipeline.Options | None, 
         return Comparison(first, None, rows, None, tokens.index is None, tokens, verdicts, notes)
     parted = bodies.first_difference(ours, theirs)
     aligned = bodies.aligned(ours, theirs)
-    rows = alignment.Alignment(hits(earlier, later), redactor).differences(aligned)
+    rows = alignment.Alignment(_hits(earlier, later, turn), redactor).differences(aligned)
     first = _first(parted, rows, redactor)
     return Comparison(
         first=first and _masked(first, redactor),
@@ -59,8 +67,9 @@ def compare(earlier: Request, later: Request, options: pipeline.Options | None, 
     )
 
 
-def hits(earlier: Request, later: Request) -> list[Hit]:
-    """Give what the log rules say of two requests: as turns of one conversation, else as siblings of a template."""
+def _hits(earlier: Request, later: Request, turn: bool | None) -> list[Hit]:
+    if turn is not None:
+        return logrules.compare(earlier, later, turn=turn)
     return logrules.compare(earlier, later) or logrules.compare(earlier, later, turn=False)
 
 

@@ -100,6 +100,19 @@ def test_the_first_request_has_nothing_to_match(log):
     assert "Nothing to match" in out
 
 
+def test_a_request_whose_own_text_begins_somewhere(tmp_path):
+    rows = [request(f"Office {k}. {RULES}", f"how heavy is {n * 7919}?") for n, k in enumerate((1, 2, 1, 2))]
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    expected = shown(f"{path}#4")["expected"]
+    assert expected["line"] == 2
+    assert expected["relation"] == "the request that its longest prefix comes from"
+    assert expected["lost_tokens"] == 0
+    assert (expected["diverged_at"]["rule"], expected["advice"]) == (None, None)
+    assert expected["diverged_at"]["path"] == "messages[1].content"
+    assert "up to where its own text begins" in " ".join(run(f"{path}#4")[1].split())
+
+
 def test_limits_and_engines(log):
     found = shown(f"{log}#3", "--engine", "vllm", "--capacity", "600", "--block-size", "32")
     (engine,) = found["engines"]

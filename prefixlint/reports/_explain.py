@@ -109,10 +109,16 @@ def _expected(found: Explanation, style: Style, width: int) -> list[str]:
         return wrap(
             f"{head}: it did; all of its {count(expected.shared)} tokens are the beginning here.", width, first=""
         )
+    if not expected.lost:
+        head = f"Begins like {_name(expected.place)}, {expected.relation}, up to where its own text begins"
+        lines = [style.bold(line) for line in wrap(f"{head}:", width, first="")]
+        return [
+            *lines,
+            *_parted(expected, expected.parted, style, width),
+            "  Nothing of what follows was there before.",
+        ]
     lines = [style.bold(line) for line in wrap(f"{head}, but for this:", width, first="")]
     lines += _parted(expected, expected.parted, style, width)
-    if not expected.lost:
-        return lines + wrap("Nothing is lost behind it: what follows is new text.", width)
     lost = f"{many(expected.lost, 'token')} behind it stand in both and were computed again."
     lines += [style.red(line) for line in wrap(lost, width)]
     return lines + (wrap(expected.advice, width, first="  -> ", indent="     ") if expected.advice else [])
