@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from prefixlint import engines, routing
-from prefixlint.caches.choose import EVICTIONS, OPTIMAL, has_capacity, has_policies
+from prefixlint.caches.choose import EVICTIONS, OPTIMAL, has_capacity, has_policies, is_eviction
 from prefixlint.caches.marks import Marks
 from prefixlint.errors import UsageError
 from prefixlint.fleet import OPT_BLOCK, Limits
@@ -68,7 +68,7 @@ def check(limits: Limits) -> None:
             )
     if limits.host_capacity is not None and limits.capacity is None:
         raise UsageError("--host-capacity needs --capacity", slug="bad-capacity", hint="A second tier needs a first.")
-    if limits.eviction is not None and limits.eviction not in EVICTIONS:
+    if limits.eviction is not None and not is_eviction(limits.eviction):
         raise UsageError(
             f"there is no eviction policy {limits.eviction!r}",
             slug="bad-eviction",

@@ -48,7 +48,9 @@ def limit_options(command: Command) -> Command:
         ),
         click.option("--host-capacity", metavar="N", help="Tokens of a second tier on the host, for each replica."),
         click.option(
-            "--eviction", metavar="POLICY", help="lru, lfu, fifo, mru, filo, slru, priority; opt knows the future."
+            "--eviction",
+            metavar="POLICY",
+            help="lru, lfu, fifo, mru, filo, slru, priority, tlru:1000; opt knows the future.",
         ),
         click.option(
             "--replicas", type=int, default=1, metavar="N", help="Caches that share the requests [default: 1]."

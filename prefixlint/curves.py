@@ -12,7 +12,7 @@ from prefixlint import capacity
 from prefixlint.accesses import Accesses, Recorder
 from prefixlint.engines import Engine, Stored
 from prefixlint.radix import Match
-from prefixlint.results import CapacityPoint, Curves, PoolSize, ReplicaPoint, TtlPoint
+from prefixlint.results import CapacityPoint, Curves, HostPoint, PoolSize, ReplicaPoint, TtlPoint
 from prefixlint.simulate import Arrival, BlockArrival
 
 Floats = NDArray[np.float64]
@@ -23,6 +23,7 @@ _POINTS = 32  # of a capacity curve in the result
 _SHARES = (0.9, 0.95, 0.99)
 _LIFETIMES = (10, 30, 60, 300, 600, 1_800, 3_600, 14_400, 43_200, 86_400)
 _REPLICAS = (1, 2, 4, 8, 16)
+_HOSTS = (1, 2, 4, 8, 16, 32, 64)  # times the pool
 
 
 class Tap:
@@ -63,6 +64,7 @@ class Tap:
             ttl=[point for one in found for point in one.ttl],
             replicas=[point for one in found for point in one.replicas],
             sizes=[size for one in found for size in one.sizes],
+            host=[point for one in found for point in one.host],
         )
 
     def rate(self, engine: str, tokens: float) -> float | None:
@@ -131,7 +133,8 @@ class _Engine:
         if not total:
             return Curves()
         points, sizes = self._capacity(accesses) if self._engine.eviction.startswith("lru") else ([], [])
-        return Curves(points, self._ttl(accesses, total), self._replicas(accesses), sizes)
+        host = [point for size in sizes for point in self._host(size)]
+        return Curves(points, self._ttl(accesses, total), self._replicas(accesses), sizes, host)
 
     def _capacity(self, accesses: Accesses) -> tuple[list[CapacityPoint], list[PoolSize]]:
         setting, name = self._setting, self._engine.name
@@ -180,6 +183,25 @@ class _Engine:
             basis=pool.basis if pool else None,
             simulated=(*direct, float(curve.rate(direct[0] / self._factor))) if direct else None,
         )
+
+    def _host(self, size: PoolSize) -> Iterator[HostPoint]:
+        """Give the curve over tiers behind the pool at hand; nothing where no pool is known.
+
+        What is computed is written through, so that the tier holds what the pool does: the larger of them decides.
+        """
+        pool = size.simulated[0] if size.simulated is not None else size.have
+        everything = size.reach.get(_SHARES[-1])
+        if pool is None or everything is None or self._engine.kind == "convention":
+            return
+        left = max(0, pool - (size.running or 0))
+        alone = self.rate(left) or 0.0
+        for times in _HOSTS:
+            tier = times * pool
+            yield HostPoint(
+                size.engine, pool, tier, self._gib(tier / self._factor), self.rate(max(left, tier)) or 0.0, alone
+            )
+            if tier >= everything:
+                return
 
     def _ttl(self, accesses: Accesses, total: float) -> list[TtlPoint]:
         setting, name = self._setting, self._engine.name

@@ -140,6 +140,7 @@ class _Run:
         self._factors = np.asarray(factors, np.float64)
         self._scale = float(self._factors.mean()) if self._factors.size else 1.0
         self._replicas: list[Replica] = []
+        self._engines: dict[str | None, Engine] = {}
         self._route = routing.router(limits.route or "round-robin", limits.replicas, limits.seed)
         self._spill = None
         if limits.spill and engine.rate is not None:
@@ -148,7 +149,9 @@ class _Run:
     def visit(self, number: int, visit: Visit) -> None:
         now = float(number) if visit.time is None else visit.time
         chosen, replica = self._choose(visit, now)
-        engine = self._engine.for_model(visit.model)
+        engine = self._engines.get(visit.model)
+        if engine is None:
+            engine = self._engines[visit.model] = self._engine.for_model(visit.model)
         stored = self._look_up(replica, visit, engine, now)
         ticket, waited = self._admit(replica, visit, now)
         out = self.followed

@@ -65,6 +65,11 @@ class Replica:
     _events: list[tuple[float, int, Callable[[float], None], bool]] = field(default_factory=list)
     _number: Iterator[int] = field(default_factory=count)
 
+    @property
+    def busy(self) -> bool:
+        """Whether anything is still to happen."""
+        return bool(self._events)
+
     def plan(self, time: float, happen: Callable[[float], None], *, ends: bool = False) -> None:
         """Let something happen at a time; of what happens at the same time, what was planned first comes first."""
         heapq.heappush(self._events, (time, next(self._number), happen, ends))
@@ -104,12 +109,23 @@ class Life:
         if self.stored is not None and self.engine.visible in ("at_once", "scheduling"):
             self.stored.store(self.visit.prompt, now)
         runs = end > first or bool(self._output().size)
+        if end <= now and not self.replica.busy:
+            self._at_once(now, runs=runs)
+            return
         self.replica.running += 1
         self.replica.plan(first, self._computed if runs else _nothing)
         self._plan_growth(first, end)
         self.replica.plan(end, self._ended, ends=True)
         if end <= now:
             self.replica.advance(now)
+
+    def _at_once(self, now: float, *, runs: bool) -> None:
+        """Do all of it now, as the plan would have it where nothing else is planned."""
+        if runs:
+            self._computed(now)
+        if self.ticket is not None and (output := self._output()).size:
+            self._generated(output, now)
+        self._ended(now)
 
     def everything(self) -> Ids:
         """Give what the engine may store of the request in the end."""

@@ -301,7 +301,9 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
 
     def serve(table: Table, replay: simulate.Replay) -> dict[str, simulate.Served]:
         found = {}
-        if limited.limits:
+        if table is run.table:
+            found = dict(limited.served)
+        elif limited.limits:
             changed = replace(requests, table=table)
             found = dict(bounded.apply(changed, replay, options.limits, counts.factors, pools=pools).served)
         return {name: found.get(name) or simulate.scaled(one, counts.factors) for name, one in replay.engines.items()}

@@ -250,13 +250,29 @@ class PoolSize:
 
 
 @dataclass(frozen=True, slots=True)
+class HostPoint:
+    """The hit rate with a tier of `host_tokens` on the host behind a pool, which alone gives `pool_hit_rate`.
+
+    `gib` is the size of the tier where the model's KV is known.
+    """
+
+    engine: str
+    pool_tokens: int
+    host_tokens: int
+    gib: float | None
+    hit_rate: float
+    pool_hit_rate: float
+
+
+@dataclass(frozen=True, slots=True)
 class Curves:
-    """How hits depend on memory, lifetime and replicas."""
+    """How hits depend on memory, on a second tier behind the pool at hand, on lifetime and on replicas."""
 
     capacity: Sequence[CapacityPoint] = ()
     ttl: Sequence[TtlPoint] = ()
     replicas: Sequence[ReplicaPoint] = ()
     sizes: Sequence[PoolSize] = ()
+    host: Sequence[HostPoint] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from prefixlint import engines
 from prefixlint.caches.blocks import BlockCache
-from prefixlint.caches.choose import EVICTIONS, build
+from prefixlint.caches.choose import EVICTIONS, build, is_eviction
 from prefixlint.caches.lifetimes import LifetimeTree
 from prefixlint.caches.lru import LruCache
 from prefixlint.caches.opt import optimum
@@ -218,7 +218,28 @@ def test_each_engine_has_its_cache():
     assert kinds == {"sglang": "PageCache", "vllm": "BlockCache", "ideal": "LruCache", "llama.cpp": "SlotCache"}
     assert build(engines.load("sglang"), None, None) is None
     assert build(engines.load("anthropic"), 10_000, None) is None
-    assert set(EVICTIONS) == {*POLICIES, "opt"}
+    assert set(EVICTIONS) == {*POLICIES, "tlru:1000+200", "opt"}
+    assert all(map(is_eviction, EVICTIONS))
+
+
+@pytest.mark.parametrize("name", ["tlru", "tlru:0", "tlru:5+5", "tlru:x", "best", ""])
+def test_what_is_no_policy(name):
+    assert not is_eviction(name)
+    with pytest.raises(ValueError, match="no eviction policy"):
+        PageCache(100, policy=name)
+
+
+def test_tail_optimised_lru_lets_go_of_what_a_conversation_can_do_without():
+    def hits(policy):
+        cache = PageCache(340, policy=policy)
+        # a long conversation in two steps, whose second part may be computed again, and an older short one
+        found = [ask(cache, ids((5000, 120))), ask(cache, ids((0, 100))), ask(cache, ids((0, 200)))]
+        # room for these must come from the old one (lru), or from the long one's tail (tlru)
+        found.append(ask(cache, ids((9000, 60))))
+        return [*found, ask(cache, ids((5000, 120))), ask(cache, ids((0, 101)))]
+
+    assert hits("lru") == [0, 0, 100, 0, 0, 100]
+    assert hits("tlru:100") == [0, 0, 100, 0, 119, 100]
 
 
 def test_optimum_keeps_what_comes_back():

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from prefixlint.caches.names import chain
+
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Hashable
 
     import numpy as np
     from numpy.typing import NDArray
 
     Ids = NDArray[np.uint32]
-
-_HASH_BYTES = 16
 
 
 @dataclass(slots=True)
@@ -31,7 +30,7 @@ class BlockTicket:
     hit: int
     size: int
     blocks: list[int]
-    parent: bytes
+    parent: int
     tail: bytes
 
 
@@ -50,8 +49,9 @@ class BlockCache:
         self._computed = computed
         self._free = OrderedDict.fromkeys(range(count))
         self._users: list[int] = [0] * count
-        self._hash: list[bytes | None] = [None] * count
-        self._cached: dict[bytes, dict[int, None]] = {}
+        self._hash: list[int | None] = [None] * count
+        self._cached: dict[int, int] = {}  # by hash, the block that was registered first
+        self._others: dict[int, list[int]] = {}  # and those with the same one that were registered after it
 
     def fits(self, size: int) -> bool:
         """Say whether a prompt of that size fits when nothing else runs."""
@@ -60,22 +60,23 @@ class BlockCache:
     def admit(self, namespace: Hashable, prompt: Ids) -> BlockTicket | None:
         """Find the cached full blocks before the last token, and take new blocks for the rest."""
         size = self._block
-        hashes = list(self._chain(_seed(namespace), prompt))
+        seed = hash((None, namespace))
+        hashes = chain(seed, prompt.tobytes(), size * prompt.itemsize)
         found = self._find(hashes[: max(prompt.size - self._computed, 0) // size])
         needed = -(-prompt.size // size) - len(found)
-        reused = sum(not self._users[b] for b in found)
-        if needed + reused > len(self._free):
+        users, free = self._users, self._free
+        idle = [block for block in found if not users[block]]
+        if needed + len(idle) > len(free):
             return None
+        for block in idle:
+            del free[block]
         for block in found:
-            if not self._users[block]:
-                del self._free[block]
-            self._users[block] += 1
+            users[block] += 1
         blocks = found + self._take(needed)
         for block, digest in zip(blocks[len(found) :], hashes[len(found) :], strict=False):
             self._register(block, digest)
         tail = prompt[len(hashes) * size :].tobytes()
-        parent = hashes[-1] if hashes else _seed(namespace)
-        return BlockTicket(len(found) * size, prompt.size, blocks, parent, tail)
+        return BlockTicket(len(found) * size, prompt.size, blocks, hashes[-1] if hashes else seed, tail)
 
     def prefilled(self, ticket: BlockTicket) -> None:
         """Do nothing: blocks were registered when they were allocated."""
@@ -89,72 +90,69 @@ class BlockCache:
         data = ticket.tail + tokens[:done].tobytes()
         step = size * tokens.itemsize
         first = ticket.size // size
-        full = len(data) // step
-        for i in range(full):
-            ticket.parent = _digest(ticket.parent, data[i * step : (i + 1) * step])
-            self._register(ticket.blocks[first + i], ticket.parent)
+        hashes = chain(ticket.parent, data, step)
+        for i, digest in enumerate(hashes):
+            self._register(ticket.blocks[first + i], digest)
+        if hashes:
+            ticket.parent = hashes[-1]
+        full = len(hashes)
         ticket.tail = data[full * step :]
         ticket.size += done
         return done
 
     def finish(self, ticket: BlockTicket) -> None:
         """Free the blocks: hashed ones to the right of the queue, the tail first; one without a hash to the left."""
+        users, free, hashes = self._users, self._free, self._hash
         for block in reversed(ticket.blocks):
-            self._users[block] -= 1
-            if self._users[block]:
+            users[block] -= 1
+            if users[block]:
                 continue
-            self._free[block] = None
-            if self._hash[block] is None:
-                self._free.move_to_end(block, last=False)
+            free[block] = None
+            if hashes[block] is None:
+                free.move_to_end(block, last=False)
 
     def free_queue(self) -> list[int]:
         """Give the numbers of the free blocks, the one that is taken next first."""
         return list(self._free)
 
-    def _chain(self, parent: bytes, prompt: Ids) -> Iterator[bytes]:
-        """Give the hash of each full block, which stands for everything before it too."""
-        data, step = prompt.tobytes(), self._block * prompt.itemsize
-        for start in range(0, len(data) - step + 1, step):
-            parent = _digest(parent, data[start : start + step])
-            yield parent
-
-    def _find(self, hashes: list[bytes]) -> list[int]:
-        """Give the blocks of the leading hashes that are cached; of duplicates the one inserted first."""
+    def _find(self, hashes: list[int]) -> list[int]:
+        """Give the blocks of the leading hashes that are cached; of duplicates the one registered first."""
         found = []
+        cached = self._cached
         for digest in hashes:
-            blocks = self._cached.get(digest)
-            if blocks is None:
+            block = cached.get(digest)
+            if block is None:
                 break
-            found.append(next(iter(blocks)))
+            found.append(block)
         return found
 
     def _take(self, count: int) -> list[int]:
         """Take blocks from the left of the free queue; their hashes go with that, and not before."""
         taken = []
+        users, free, hashes = self._users, self._free, self._hash
         for _ in range(count):
-            block, _ = self._free.popitem(last=False)
-            self._users[block] = 1
-            digest = self._hash[block]
+            block, _ = free.popitem(last=False)
+            users[block] = 1
+            digest = hashes[block]
             if digest is not None:
                 self._forget(block, digest)
             taken.append(block)
         return taken
 
-    def _register(self, block: int, digest: bytes) -> None:
+    def _register(self, block: int, digest: int) -> None:
         self._hash[block] = digest
-        self._cached.setdefault(digest, {})[block] = None
+        if self._cached.setdefault(digest, block) != block:
+            self._others.setdefault(digest, []).append(block)
 
-    def _forget(self, block: int, digest: bytes) -> None:
+    def _forget(self, block: int, digest: int) -> None:
         self._hash[block] = None
-        blocks = self._cached[digest]
-        del blocks[block]
-        if not blocks:
+        others = self._others.get(digest)
+        if others is None:
             del self._cached[digest]
-
-
-def _digest(parent: bytes, data: bytes) -> bytes:
-    return blake2b(data, digest_size=_HASH_BYTES, key=parent).digest()
-
-
-def _seed(namespace: Hashable) -> bytes:
-    return blake2b(repr(namespace).encode(), digest_size=_HASH_BYTES).digest()
+            return
+        if self._cached[digest] == block:
+            self._cached[digest] = others.pop(0)
+        else:
+            others.remove(block)
+        if not others:
+            del self._others[digest]

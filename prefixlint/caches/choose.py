@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from prefixlint.caches.blocks import BlockCache
 from prefixlint.caches.lru import LruCache
-from prefixlint.caches.pages import POLICIES, PageCache
+from prefixlint.caches.pages import POLICIES, PageCache, ranking
 from prefixlint.caches.slots import SlotCache
 
 if TYPE_CHECKING:
@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from prefixlint.engines import Engine
 
 OPTIMAL = "opt"
-EVICTIONS = (*POLICIES, OPTIMAL)
-"""What --eviction may name; only a radix tree that evicts leaves has a choice besides `lru` and the optimum."""
+EVICTIONS = (*POLICIES, "tlru:1000+200", OPTIMAL)
+"""What --eviction may name; only a radix tree that evicts leaves has a choice besides `lru` and the optimum.
+
+The numbers of tail-optimised LRU are an example: see `pages.ranking`.
+"""
 
 _PART_BLOCKS = 32  # TensorRT-LLM's tokens_per_block, where the engine's granularity is one token
 
@@ -59,6 +62,11 @@ def build_tier(engine: Engine, capacity: int, *, of_blocks: bool = False) -> Tie
         return PageCache(capacity, page=size, computed=0)
     size = size if size > 1 or of_blocks else _PART_BLOCKS
     return LruCache(capacity, block=size, first="tail")
+
+
+def is_eviction(name: str) -> bool:
+    """Whether --eviction takes this name."""
+    return name == OPTIMAL or ranking(name) is not None
 
 
 def has_policies(engine: Engine) -> bool:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from prefixlint.caches.names import chain
+
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
@@ -54,7 +56,6 @@ class LruCache:
         self._tail_first = first == "tail"
         self._partial = partial
         self._outputs = outputs
-        self._paths: dict[tuple[Hashable, bytes], int] = {}
         self._used: OrderedDict[int, None] = OrderedDict()
 
     def fits(self, size: int) -> bool:  # noqa: ARG002  # the protocol's
@@ -99,20 +100,15 @@ class LruCache:
         return min(found * self._block, prompt.size)
 
     def _use(self, names: list[int]) -> None:
+        used, most = self._used, self._most
         for name in reversed(names) if self._tail_first else names:
-            self._used[name] = None
-            self._used.move_to_end(name)
-            if len(self._used) > self._most:
-                self._used.popitem(last=False)
+            if name in used:
+                used.move_to_end(name)
+                continue
+            used[name] = None
+            if len(used) > most:
+                used.popitem(last=False)
 
     def _names(self, namespace: Hashable, prompt: Ids) -> list[int]:
-        """Give a number for each block, the same for the same path to it."""
-        parent: Hashable = (namespace,)  # never equal to a number
-        names = []
-        end = prompt.size if self._partial else prompt.size - self._block + 1
-        for start in range(0, end, self._block):
-            key = (parent, prompt[start : start + self._block].tobytes())
-            number = self._paths.setdefault(key, len(self._paths))
-            parent = number
-            names.append(number)
-        return names
+        """Name each block by the path to it."""
+        return chain(hash((None, namespace)), prompt.tobytes(), self._block * prompt.itemsize, partial=self._partial)

@@ -1,12 +1,13 @@
-"""SGLang's RadixCache: a radix tree over pages that evicts whole leaves.
+"""SGLang's cache: a radix tree over pages that evicts whole leaves.
 
-Equal to sglang 0.5.23, srt/mem_cache/radix_cache.py with evict_policy.py, in the hits of every request, which
-tests/oracles compares; `tlru` lives only in the unified cache and is not here.
+Equal to sglang 0.5.23 in the hits of every request, which tests/oracles compares: to srt/mem_cache/radix_cache.py with
+evict_policy.py, and, for the policies that a server can be started with, to unified_radix_cache.py, its default.
 """
 
 from __future__ import annotations
 
 import heapq
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +27,14 @@ _SLACK = 64  # stale entries that the heap of leaves may hold besides three for 
 
 
 class _Node:
-    """One edge of the tree, called `name` among its parent's children; `used` and `born` are ticks of a clock."""
+    """One edge of the tree, called `name` among its parent's children; `used` and `born` are ticks of a clock.
 
-    __slots__ = ("born", "children", "hits", "key", "locks", "name", "number", "parent", "priority", "used")
+    `end` counts the tokens of its path, `history` those of the longest path that ever went through it.
+    """
+
+    __slots__ = (
+        "born", "children", "end", "history", "hits", "key", "locks", "name", "number", "parent", "priority", "used",
+    )  # fmt: skip
 
     def __init__(self, key: Ids, name: Any, parent: _Node | None, tick: int, priority: int = 0) -> None:
         self.key = key
@@ -39,6 +45,8 @@ class _Node:
         self.hits = 0
         self.priority = priority
         self.number = self.used = self.born = tick
+        self.end: int = 0 if parent is None else parent.end + key.size
+        self.history = self.end
 
 
 _POLICIES: dict[str, Callable[[_Node], tuple[int, int]]] = {
@@ -51,7 +59,22 @@ _POLICIES: dict[str, Callable[[_Node], tuple[int, int]]] = {
     "slru": lambda n: (int(n.hits >= _PROTECTED_HITS), n.used),
 }
 POLICIES = tuple(_POLICIES)
-"""The eviction policies: what is evicted first is the leaf whose rank is least."""
+"""The eviction policies: what is evicted first is the leaf whose rank is least. `tlru:THRESHOLD` is one as well."""
+
+_TLRU = re.compile(r"tlru:([1-9]\d{0,8})(?:\+(\d{1,9}))?")
+
+
+def ranking(policy: str) -> Callable[[_Node], tuple[int, int]] | None:
+    """Give how a policy ranks leaves; None for a name that is none.
+
+    `tlru:1000+200` (tail-optimised LRU, arXiv:2510.15152) first lets go of what a conversation does not need: the next
+    request brings 200 tokens more, of which together with evicted ones 1,000 may be computed.
+    """
+    match = _TLRU.fullmatch(policy)
+    if match is None:
+        return _POLICIES.get(policy)
+    spare = int(match[1]) - int(match[2] or 0)
+    return (lambda n: (-int(n.end - n.key.size >= max(n.history - spare, 0)), n.used)) if spare > 0 else None
 
 
 @dataclass(slots=True)
@@ -78,9 +101,9 @@ class PageTicket:
 class PageCache:
     """A pool of `capacity` tokens, cut to whole pages.
 
-    `page` is the page size in tokens, `policy` one of POLICIES; `computed` tokens of a prompt's end are never looked
-    up. The part of a prompt that is not found is stored in steps of `chunk` tokens (None: at once). `evicted` counts
-    tokens evicted so far. ValueError where one of them is not possible.
+    `page` is the page size in tokens, `policy` what `ranking` takes; `computed` tokens of a prompt's end are never
+    looked up. The part of a prompt that is not found is stored in steps of `chunk` tokens (None: at once). `evicted`
+    counts tokens evicted so far. ValueError where one of them is not possible.
     """
 
     def __init__(
@@ -88,12 +111,13 @@ class PageCache:
     ) -> None:
         if page < 1 or capacity < page:
             raise ValueError(f"a pool of {capacity} tokens in pages of {page}")
-        if policy not in _POLICIES:
+        rank = ranking(policy)
+        if rank is None:
             raise ValueError(f"no eviction policy is called {policy!r}")
         self._page = page
         self._computed = computed
         self._chunk = chunk
-        self._rank = _POLICIES[policy]
+        self._rank = rank
         self._clock = 0
         self._root = _Node(np.empty(0, np.uint32), None, None, 0)
         self._root.locks = 1
@@ -234,10 +258,17 @@ class PageCache:
             name = self._child_key(node, ids[done:], namespace)
             node.children[name] = leaf = _Node(ids[done:].copy(), name, node, self._tick(), priority)
             leaf.hits = int(ids.size > inserted)
+            self._raise_history(node, leaf.end)
             self._evictable += leaf.key.size
             self._leaf(node)
             self._leaf(leaf)
         return found
+
+    @staticmethod
+    def _raise_history(node: _Node | None, end: int) -> None:
+        while node is not None and node.history < end:
+            node.history = end
+            node = node.parent
 
     def _common(self, edge: Ids, ids: Ids) -> int:
         return common(edge, ids) // self._page * self._page
@@ -252,11 +283,13 @@ class PageCache:
         parent = child.parent
         assert parent is not None
         upper = _Node(child.key[:at], child.name, parent, self._tick(), child.priority)
-        upper.hits, upper.locks = child.hits, child.locks
+        upper.hits, upper.locks, upper.history = child.hits, child.locks, child.history
         parent.children[child.name] = upper
         child.parent, child.key = upper, child.key[at:]
         child.name = self._child_key(upper, child.key, None)
         upper.children[child.name] = child
+        if child in self._leaves:
+            self._leaf(child)
         return upper
 
     def _lock(self, node: _Node) -> None:

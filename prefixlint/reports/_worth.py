@@ -30,6 +30,17 @@ def curves(found: Curves) -> dict[str, Any]:
             for p in found.replicas
         ],
         "pools": [_pool(size) for size in found.sizes],
+        "host": [
+            {
+                "engine": p.engine,
+                "pool_tokens": p.pool_tokens,
+                "host_tokens": p.host_tokens,
+                "gib": p.gib,
+                "hit_rate": p.hit_rate,
+                "pool_hit_rate": p.pool_hit_rate,
+            }
+            for p in found.host
+        ],
     }
 
 
@@ -103,6 +114,9 @@ def memory(result: Analysis, style: Style, width: int) -> list[str]:
             tokens, rate, curve = size.simulated
             text = f"{size.engine} with {short_count(tokens)} tokens"
             lines += wrap(f"{text}: {percent(rate)} simulated, {percent(curve)} by the curve", width)
+        if host := [p for p in result.curves.host if p.engine == size.engine]:
+            tiers = ", ".join(f"{short_count(p.host_tokens)} {percent(p.hit_rate)}" for p in host)
+            lines += wrap(f"{size.engine} with a tier on the host of so many tokens: {tiers}", width)
     for text in (_lifetimes(result, sizes[0].engine), _replicas(result, sizes[0].engine)):
         lines += wrap(text, width) if text else []
     methods = "; ".join(dict.fromkeys(f"{size.engine}: {size.method}" for size in sizes))

@@ -1,4 +1,7 @@
-"""Our PageCache beside SGLang's own RadixCache, without a GPU: every request must find the same number of tokens."""
+"""Our PageCache beside SGLang's own trees, without a GPU: every request must find the same number of tokens.
+
+`RadixCache` has all policies but tlru; `UnifiedRadixCache`, which servers use, those that a server can be started with.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,8 @@ import torch  # noqa: E402  # behind the stubs, like the rest
 from sglang.srt.mem_cache.base_prefix_cache import EvictParams, InsertParams, MatchPrefixParams  # noqa: E402
 from sglang.srt.mem_cache.cache_init_params import CacheInitParams  # noqa: E402
 from sglang.srt.mem_cache.radix_cache import RadixCache, RadixKey  # noqa: E402
+from sglang.srt.mem_cache.unified_cache.components import ComponentType  # noqa: E402
+from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache  # noqa: E402
 
 pytestmark = pytest.mark.oracle
 TRACES = int(os.environ.get("PREFIXLINT_ORACLE_TRACES", "10000"))
@@ -40,26 +45,32 @@ class Pool:
 
 
 class Running:
-    def __init__(self, namespace, prompt, hit, node, held):
+    def __init__(self, namespace, prompt, hit, release, held):
         self.namespace, self.prompt, self.output = namespace, prompt, []
-        self.hit, self.node, self.protected, self.inserted, self.held = hit, node, hit, 0, held
+        self.hit, self.release, self.protected, self.inserted, self.held = hit, release, hit, 0, held
         self.chunked = False
 
 
 class SGLang:
     """The life of a request as SGLang's scheduler lives it (schedule_batch.py, mem_cache/common.py), over its cache."""
 
-    def __init__(self, capacity, page, policy, chunk):
+    def __init__(self, tree, capacity, page, policy, chunk):
         self.page, self.pool, self.chunk = page, Pool(capacity, page), chunk
-        self.tree = RadixCache(
-            CacheInitParams(
-                disable=False,
-                req_to_token_pool=None,
-                token_to_kv_pool_allocator=self.pool,
-                page_size=page,
-                eviction_policy=policy,
-            )
-        )
+        self.unified = tree == "unified"
+        params = {
+            "disable": False,
+            "req_to_token_pool": None,
+            "token_to_kv_pool_allocator": self.pool,
+            "page_size": page,
+            "eviction_policy": policy.partition(":")[0],
+        }
+        if policy.startswith("tlru"):
+            threshold, estimate = map(int, policy.partition(":")[2].split("+"))
+            params["eviction_policy_config"] = {"threshold": threshold, "next_prompt_estimate": estimate}
+        if self.unified:
+            self.tree = UnifiedRadixCache(CacheInitParams(**params, tree_components=(ComponentType.FULL,)))
+        else:
+            self.tree = RadixCache(CacheInitParams(**params))
 
     def _key(self, ids, namespace):
         return RadixKey(array("q", ids), namespace)
@@ -67,6 +78,12 @@ class SGLang:
     def _match(self, ids, namespace):
         found = self.tree.match_prefix(MatchPrefixParams(key=self._key(ids, namespace)))
         return found.last_device_node, found.device_prefix_len
+
+    def _lock(self, node):
+        lock = self.tree.inc_lock_ref(node)
+        if self.unified:
+            return lambda: self.tree.dec_lock_ref(node, lock.to_dec_params())
+        return lambda: self.tree.dec_lock_ref(node)
 
     def _room(self, tokens):
         short = tokens - self.pool.free
@@ -79,15 +96,15 @@ class SGLang:
     def admit(self, namespace, prompt):
         prompt = prompt.tolist()
         node, hit = self._match(prompt[:-1], namespace)
-        self.tree.inc_lock_ref(node)
+        release = self._lock(node)
         taken = self._pages(len(prompt)) - hit
         if taken > self.pool.free + self.tree.evictable_size():
-            self.tree.dec_lock_ref(node)
+            release()
             return None
         self._room(len(prompt) - hit + (self.page if self.page > 1 else 0))
         assert self.pool.free >= taken
         self.pool.free -= taken
-        return Running(namespace, prompt, hit, node, self._pages(len(prompt)))
+        return Running(namespace, prompt, hit, release, self._pages(len(prompt)))
 
     def _chunks(self, request):
         if self.chunk and not request.chunked:
@@ -100,17 +117,24 @@ class SGLang:
         if not whole:
             return 0
         key = self._key(ids[:whole], request.namespace)
-        found = self.tree.insert(InsertParams(key=key, value=torch.arange(whole), inserted_len=request.inserted))
+        protected = {"prev_prefix_len": request.protected} if self.unified else {}
+        found = self.tree.insert(
+            InsertParams(key=key, value=torch.arange(whole), inserted_len=request.inserted, **protected)
+        )
         request.inserted = max(request.inserted, whole)
         prompt = len(request.prompt) // self.page * self.page
         if split and 0 < prompt < whole:
             key = self._key(ids[:prompt], request.namespace)
-            self.tree.insert(InsertParams(key=key, value=torch.arange(prompt), priority=1, inserted_len=prompt))
-        self.pool.free += max(0, found.prefix_len - request.protected)
+            protected = {"prev_prefix_len": prompt} if self.unified else {}
+            self.tree.insert(
+                InsertParams(key=key, value=torch.arange(prompt), priority=1, inserted_len=prompt, **protected)
+            )
+        if not self.unified:  # which gives the pages that it had already back itself
+            self.pool.free += max(0, found.prefix_len - request.protected)
         node, length = self._match(ids[:whole], request.namespace)
-        self.tree.inc_lock_ref(node)
-        self.tree.dec_lock_ref(request.node)
-        request.node, request.protected = node, length
+        release = self._lock(node)
+        request.release()
+        request.release, request.protected = release, length
         return whole
 
     def prefilled(self, request):
@@ -133,18 +157,22 @@ class SGLang:
         self._chunks(request)
         whole = self._checkpoint(request, request.prompt + request.output, split=True)
         self.pool.free += request.held - whole
-        self.tree.dec_lock_ref(request.node)
+        request.release()
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_every_request_finds_what_sglang_finds(policy):
-    share = -(-TRACES // len(POLICIES))
+TRIED = [("radix", policy) for policy in POLICIES]
+TRIED += [("unified", policy) for policy in ("lru", "lfu", "slru", "priority", "tlru:8+0", "tlru:40+12")]
+
+
+@pytest.mark.parametrize(("tree", "policy"), TRIED)
+def test_every_request_finds_what_sglang_finds(tree, policy):
+    share = -(-TRACES // len(TRIED))
     refused = evicted = 0
     for seed in range(share):
-        trace = random_trace(seed * len(POLICIES) + POLICIES.index(policy), [1, 1, 2, 4, 16])
+        trace = random_trace(seed * len(TRIED) + TRIED.index((tree, policy)), [1, 1, 2, 4, 16])
         chunk = (None, 16, 48)[seed % 3]  # pages divide them, as they do on a server
         ours = PageCache(trace.capacity, page=trace.granularity, policy=policy, chunk=chunk)
-        expected = play(SGLang(trace.capacity, trace.granularity, policy, chunk), trace)
+        expected = play(SGLang(tree, trace.capacity, trace.granularity, policy, chunk), trace)
         assert play(ours, trace) == expected, f"seed {seed}"
         refused += expected.count(None)
         evicted += ours.evicted > 0
