@@ -63,7 +63,7 @@ class Turn:
             return
         self.talk.shown[what] = value
         more = value[len(known) :] if known and value.startswith(known) else ""
-        text = more if known and (more[:1] == "\n" or known[-1:] == "\n") else value
+        text = more if known and more and "\n" in (more[0], known[-1]) else value
         if text.strip():
             self._notes.append(f"{label}{text}".strip())
 
