@@ -83,7 +83,7 @@ class Gains:
     limited: Cells
     where: slice
     changed: Mapping[int, int]
-    """Requests that each fix changes."""
+    """Rewritten requests that each fix has a part in."""
     unchanged: int
     """Requests of families with a fix that could not be rewritten."""
 
@@ -186,7 +186,7 @@ class Study:
         if fixes:
             unlimited = replace(material.bounded, served={}, limits={})
             account = accounts.account(replace(material, table=final.table, replay=final.replay, bounded=unlimited))
-        changed = Counter(n for choice, _ in variants if len(choice) == 1 for n in choice)
+        changed = Counter(n for choice, _ in variants for n in choice)
         return Gains(
             fixes, not_tried, order, base, final, account, free, limited, self.where, changed, len(self.unchanged)
         )

@@ -17,7 +17,7 @@ import planting
 
 from prefixlint import logs, pipeline, whatif
 from prefixlint.whatif import _edit
-from prefixlint.whatif._slots import Template, Templates
+from prefixlint.whatif._slots import Template, Templates, Wanted
 
 WORDS = re.compile(r"\w+")
 
@@ -131,6 +131,17 @@ def test_nothing_is_tried_where_nothing_is_wanted_or_found(tmp_path):
     assert rewritten == planting.Planted(3, (), 80).bodies()
 
 
+@pytest.mark.parametrize("kind", ["PFX303+PFX403+PFX408", "PFX201+PFX407", "PFX101+PFX402"])
+def test_causes_of_the_same_requests_are_measured_apart_and_together(kind, tmp_path):
+    planted = planting.Planted(31, (kind,), 250)
+    result = pipeline.analyze([str(planted.write(tmp_path / "log.jsonl"))])
+    for code in kind.split("+"):
+        clean = pipeline.analyze([str(planted.without(code).write(tmp_path / "clean.jsonl"))], pipeline.Options(why=0))
+        assert total(result, "sglang", rule=code).hit_rate == pytest.approx(rates(clean)["sglang"], abs=0.006)
+    clean = pipeline.analyze([str(planted.mended().write(tmp_path / "clean.jsonl"))], pipeline.Options(why=0))
+    assert total(result, "sglang").hit_rate == pytest.approx(rates(clean)["sglang"], abs=0.005)
+
+
 def two_causes(bodies):
     """Put a clock and an unstable order of tools into the same requests: each hides the other."""
     import random
@@ -230,7 +241,7 @@ def test_a_text_is_taken_apart_without_loss(statics, values):
     texts = ["".join(s + v for s, v in zip(statics, values * 5, strict=False)) for values in ([v] for v in values)]
     template = Template(texts[0])
     for text in texts[1:]:
-        template.learn(text, frozenset({"text", "counter", "clock", "retrieval", "environment"}))
+        template.learn(text, Wanted(frozenset({"text", "counter", "clock", "retrieval", "environment"})))
     for text in texts:
         filled = template.fill(text)
         if filled is not None:
@@ -244,7 +255,7 @@ def test_two_causes_in_one_line_are_told_apart():
         f"At 10:{n:02}:00 for request {n:08x}-aaaa-4bbb-8ccc-{n:012x}.\nRules follow, the same for all."
         for n in range(9)
     ]
-    clock = Templates(frozenset({"clock"}))
+    clock = Templates(Wanted(frozenset({"clock"})))
     clock.learn([(texts[0], text) for text in texts[1:]])
     template, filled = clock.fill(texts[5])
     assert [value for _, value in filled.values] == ["10:05:00"]

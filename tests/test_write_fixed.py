@@ -201,7 +201,7 @@ def test_a_log_of_each_shape_is_written_in_that_shape(shape, tmp_path):
 def test_a_prompt_that_is_one_text_keeps_its_last_line_last(tmp_path):
     def prompts():
         for number, body in enumerate(planting.Planted(6, (), 40).bodies()):
-            clock = {"role": "system", "content": f"Now: 11:{number:02}:07\n" + planting._words(random.Random(1), 60)}
+            clock = {"role": "system", "content": f"Now: 11:{number:02}:07\n" + planting.words(random.Random(1), 60)}
             yield as_completion({**body, "messages": [clock, *body["messages"][1:]]})
 
     path, out = write(tmp_path / "log.jsonl", prompts()), tmp_path / "out.jsonl"

@@ -23,6 +23,14 @@ _ALIKE = 0.2  # of a text that must be the same for it to be of one template
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which differences are slots: their kinds, and whether they stand at the end of the text (None: anywhere)."""
+
+    kinds: frozenset[str]
+    end: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Filled:
     """A text taken apart by its template: the pieces between slots, and the values in them with what they are."""
 
@@ -39,10 +47,11 @@ class Template:
     empty: set[int] = field(default_factory=set)
     """Beginnings of slots in which some text has nothing."""
 
-    def learn(self, other: str, kinds: frozenset[str]) -> None:
+    def learn(self, other: str, wanted: Wanted) -> None:
         """Compare with another text of the template; differences of these kinds are slots."""
-        for place, stop, _ in _values.spans(self.text, other, _MOST):
-            slot = place.kind in kinds
+        for place, stop, other_stop in _values.spans(self.text, other, _MOST):
+            last = stop == len(self.text) and other_stop == len(other)
+            slot = place.kind in wanted.kinds and (wanted.end is None or wanted.end == last)
             begin, end = stop - len(place.before), stop
             if slot and place.kind in FREE:
                 begin, end = self._widened(begin, end)
@@ -137,7 +146,7 @@ class Template:
 class Templates:
     """The templates of one place, the one that fitted last first."""
 
-    kinds: frozenset[str]
+    wanted: Wanted
     found: list[Template] = field(default_factory=list)
 
     def learn(self, pairs: Iterable[tuple[str, str]]) -> None:
@@ -149,7 +158,7 @@ class Templates:
                 self.found.append(template)
             for text in (earlier, later):
                 if text != template.text:
-                    template.learn(text, self.kinds)
+                    template.learn(text, self.wanted)
         self.found = [one for one in self.found if one.slots]
 
     def fill(self, text: str) -> tuple[Template, Filled] | None:
@@ -162,7 +171,7 @@ class Templates:
                 return template, filled
         for template in self.found:
             if template.is_alike(text):
-                template.learn(text, self.kinds)
+                template.learn(text, self.wanted)
                 filled = template.fill(text)
                 return None if filled is None else (template, filled)
         return None

@@ -18,6 +18,9 @@ _WORDS = re.compile(r"\w+")
 _SAME_DATA = frozenset({"PFX302", "PFX303", "PFX405", "PFX406", "PFX408", "PFX409"})
 """Changes that say the same in another way: there is nothing new in them to tell."""
 _MOVES = "PFX203"
+_REASONING = ("reasoning_content", "reasoning", "thinking")
+_OWN_PART = frozenset({"PFX303", "PFX403", "PFX405", "PFX408"})
+"""Changes of a part of a message that other changes leave alone."""
 _PLACES = 6  # changed places of a text that are told one by one; more are told as the whole text
 
 
@@ -115,11 +118,72 @@ def _take(turn: Turn, pairs: Sequence[_Pair], hits: Sequence[Hit], codes: frozen
             raw = sent[turn.past.place[pair.earlier]]
         else:
             changes = [hit for hit in hits if hit.rank[1] == pair.later]
+            stored = sent[turn.past.place[pair.earlier]]
             if changes and all(hit.code in codes for hit in changes):
-                raw = sent[turn.past.place[pair.earlier]]
+                raw = stored
                 _tell_lost(turn, message, raw, changes)
+            elif any(hit.code in codes for hit in changes):
+                raw = mixed(raw, stored, {hit.code for hit in changes}, codes)
         turn.place.append(len(turn.messages))
         turn.messages.append(raw)
+    if "PFX408" in codes:
+        _in_order(turn, pairs)
+
+
+def _in_order(turn: Turn, pairs: Sequence[_Pair]) -> None:
+    """Put results that stand next to each other into the order in which they were sent before."""
+    assert turn.past is not None
+    place = turn.past.place
+    begin = 0
+    while begin < len(pairs):
+        end = begin
+        while end < len(pairs) and pairs[end].earlier is not None and turn.view.messages[end].said.results:
+            end += 1
+        run = sorted(range(begin, end), key=lambda k: place[pairs[k].earlier or 0])
+        moved = [turn.messages[k] for k in run]
+        turn.messages[begin:end] = moved
+        for at, k in enumerate(run, begin):
+            turn.place[k] = at
+        begin = max(end, begin + 1)
+
+
+def mixed(raw: Any, stored: Any, changes: set[str], codes: frozenset[str]) -> Any:
+    """Give a message of which only some changes are undone: each part is the stored one where its rule is to hold."""
+    if not isinstance(raw, dict) or not isinstance(stored, dict):
+        return raw
+    found = dict(raw)
+    for key in {**stored, **raw}:
+        if key in _REASONING:
+            undone = "PFX403" in codes
+        elif key == "tool_calls":
+            found[key] = _mixed_calls(raw.get(key), stored.get(key), codes)
+            continue
+        elif key.endswith("id"):
+            undone = "PFX405" in codes
+        elif key == "arguments":
+            undone = "PFX303" in codes
+        else:
+            undone = bool(rest := changes - _OWN_PART) and rest <= codes
+        if undone and key in stored:
+            found[key] = stored[key]
+    return found
+
+
+def _mixed_calls(calls: Any, stored: Any, codes: frozenset[str]) -> Any:
+    if not isinstance(calls, list) or not isinstance(stored, list) or len(calls) != len(stored):
+        return calls
+    return [_mixed_call(call, old, codes) for call, old in zip(calls, stored, strict=True)]
+
+
+def _mixed_call(call: Any, stored: Any, codes: frozenset[str]) -> Any:
+    function, old = (_edit.get(one, "function") for one in (call, stored))
+    if not isinstance(function, dict) or not isinstance(old, dict) or function.get("name") != old.get("name"):
+        return call
+    if "PFX405" in codes and "id" in stored:
+        call = {**call, "id": stored["id"]}
+    if "PFX303" in codes and "arguments" in old:
+        call = {**call, "function": {**function, "arguments": old["arguments"]}}
+    return call
 
 
 def _pairs(turn: Turn, equal: int) -> list[_Pair]:

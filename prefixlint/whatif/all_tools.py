@@ -36,9 +36,13 @@ class _All:
         if not isinstance(tools, list) or turn.family not in self.known:
             return
         self.see(turn.family, tools)
+        known = self.known[turn.family]
         own = {tool_name(tool): tool for tool in tools}
-        every = [own.get(name, tool) for name, tool in self.known[turn.family].items()]
-        every += [tool for tool in tools if not tool_name(tool)]
+        if list(own) == [name for name in known if name in own]:
+            every = [own.get(name, tool) for name, tool in known.items()]
+            every += [tool for tool in tools if not tool_name(tool)]
+        else:  # an order of its own is another cause
+            every = tools + [tool for name, tool in known.items() if name not in own]
         if every != tools:
             turn.write(turn.view.tools_path, every)
 

@@ -14,7 +14,7 @@ from prefixlint.logrules import Hit, _values
 from prefixlint.logrules._view import View, tool_name
 from prefixlint.whatif import _edit
 from prefixlint.whatif._examples import Example
-from prefixlint.whatif._slots import FREE, Filled, Template, Templates
+from prefixlint.whatif._slots import FREE, Filled, Template, Templates, Wanted
 from prefixlint.whatif._turn import Turn
 
 CODES = frozenset(f"PFX{number}" for number in (101, 102, 103, 104, 105, 106, 107, 109, 110, 201, 202, 306, 407))
@@ -23,6 +23,7 @@ ORDER = 30
 _TEXT = frozenset({"PFX201", "PFX202", "PFX407"})
 """Rules about running text, in which values of any kind stand."""
 _KINDS = FREE | frozenset(["address", "age", "clock", "date", "identity", "random", "counter", "header", "json"])
+_GROWS = "appended"  # the kind of PFX407
 _STAND_IN = "(stated below)"
 
 Place = tuple[str, ...]
@@ -118,16 +119,25 @@ def learn(codes: frozenset[str], pairs: Sequence[Example], others: frozenset[str
             kinds.setdefault(place, set()).update(_kinds(found, hit, others))
     moved = _Moved(codes if history else frozenset())
     for place, found_pairs in texts.items():
-        templates = Templates(frozenset(kinds[place]))
+        templates = Templates(Wanted(frozenset(kinds[place]), end=_end(codes, others)))
         templates.learn(found_pairs)
         if templates.found:
             moved.templates[place] = templates
     return moved if moved.templates or history else None
 
 
+def _end(codes: frozenset[str], others: frozenset[str]) -> bool | None:
+    """Tell running text that grows at the end of a text from other running text in it."""
+    if "PFX407" in codes:
+        return True
+    return False if codes & _TEXT and _GROWS in others else None
+
+
 def _kinds(texts: tuple[str, str], hit: Hit, others: frozenset[str]) -> Iterator[str]:
     """Give the kinds of value that a hit is about; running text holds values of any kind, but those of other fixes."""
-    if hit.code in _TEXT:
+    if hit.code == "PFX407":
+        yield from _KINDS
+    elif hit.code in _TEXT:
         yield from _KINDS - others
         return
     for place, _, _ in _values.spans(*texts):

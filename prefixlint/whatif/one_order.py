@@ -13,7 +13,7 @@ from prefixlint.logrules._heads import same_data
 from prefixlint.logrules._view import tool_name, unmarked
 from prefixlint.whatif import _edit
 from prefixlint.whatif._examples import Example
-from prefixlint.whatif._slots import Templates
+from prefixlint.whatif._slots import Templates, Wanted
 from prefixlint.whatif._turn import Turn
 
 CODES = frozenset({"PFX301", "PFX302"})
@@ -90,7 +90,7 @@ def learn(codes: frozenset[str], pairs: Sequence[Example], others: frozenset[str
                 if two.path == hit.at.path and one.text != two.text:
                     texts.setdefault(index, []).append((one.text, two.text))
     for index, found in texts.items():
-        templates = Templates(frozenset({"json", "order"}))
+        templates = Templates(Wanted(frozenset({"json", "order"})))
         templates.learn(found)
         if templates.found:
             ordered.units[index] = templates
