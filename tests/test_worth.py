@@ -283,11 +283,26 @@ def test_the_result_is_the_same_every_time(config, prices):
     one, two = (run(DEMO, *options).output for _ in range(2))
     assert one == two
     found = json.loads(one)
-    assert set(found["curves"]) == {"capacity", "ttl", "replicas", "pools"}
+    assert set(found["curves"]) == {"capacity", "ttl", "replicas", "pools", "host"}
     for key in ("engine", "tokens", "gib", "hit_rate"):
         assert key in found["curves"]["capacity"][0]
     for key in ("engine", "prefill_flops", "prefill_seconds", "money", "basis"):
         assert key in found["savings"][0]
+
+
+def test_the_curve_over_tiers_on_the_host():
+    found = json.loads(run(DEMO, "--capacity", "2000", "--engine", "vllm", "--format", "json").output)
+    points = found["curves"]["host"]
+    (pool,) = found["curves"]["pools"]
+    assert [p["host_tokens"] for p in points] == [2000 * times for times in (1, 2, 4, 8, 16)]
+    rates = [p["hit_rate"] for p in points]
+    assert rates == sorted(rates)
+    assert rates[0] == points[0]["pool_hit_rate"] == pool["simulated"]["curve_hit_rate"]  # no larger than the pool
+    assert 0.99 * pool["ceiling"] <= rates[-1] <= pool["ceiling"]
+    tiers = run(DEMO, "--capacity", "2000", "--engine", "vllm", "--host-capacity", "8000", "--format", "json").output
+    (engine,) = json.loads(tiers)["engines"]
+    assert engine["hit_rate"] == pytest.approx(rates[2], abs=0.01)
+    assert not json.loads(run(DEMO, "--engine", "vllm", "--format", "json").output)["curves"]["host"]
 
 
 def test_the_text_report_says_where_numbers_come_from(config, short):

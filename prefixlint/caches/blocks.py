@@ -73,8 +73,11 @@ class BlockCache:
         for block in found:
             users[block] += 1
         blocks = found + self._take(needed)
+        cached, named = self._cached, self._hash
         for block, digest in zip(blocks[len(found) :], hashes[len(found) :], strict=False):
-            self._register(block, digest)
+            named[block] = digest
+            if cached.setdefault(digest, block) != block:
+                self._others.setdefault(digest, []).append(block)
         tail = prompt[len(hashes) * size :].tobytes()
         return BlockTicket(len(found) * size, prompt.size, blocks, hashes[-1] if hashes else seed, tail)
 
