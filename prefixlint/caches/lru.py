@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class LruTicket:
-    """A request; nothing is held, since every block may be evicted at once."""
+    """A request: the name before its first block, and those of its prompt's; nothing is held."""
 
     hit: int
-    namespace: Hashable
+    start: int
+    names: list[int]
     prompt: Ids
     output: list[Ids] = field(default_factory=list)
 
@@ -75,7 +76,7 @@ class LruCache:
         names = self._names(namespace, prompt)
         hit = self._leading(names, prompt)
         self._use(names)
-        return LruTicket(hit, namespace, prompt)
+        return LruTicket(hit, _start(namespace), names, prompt)
 
     def prefilled(self, ticket: LruTicket) -> None:
         """Do nothing: a prompt counts as used when it is looked up."""
@@ -89,7 +90,11 @@ class LruCache:
     def finish(self, ticket: LruTicket) -> None:
         """Use the blocks of the prompt and of what was generated."""
         if ticket.output:
-            self._use(self._names(ticket.namespace, np.concatenate((ticket.prompt, *ticket.output))))
+            done = len(ticket.names) if not self._partial else ticket.prompt.size // self._block
+            names = ticket.names[:done]
+            rest = np.concatenate((ticket.prompt[done * self._block :], *ticket.output))
+            parent = names[-1] if names else ticket.start
+            self._use(names + chain(parent, rest.tobytes(), self._block * rest.itemsize, partial=self._partial))
 
     def _leading(self, names: list[int], prompt: Ids) -> int:
         found = 0
@@ -111,4 +116,8 @@ class LruCache:
 
     def _names(self, namespace: Hashable, prompt: Ids) -> list[int]:
         """Name each block by the path to it."""
-        return chain(hash((None, namespace)), prompt.tobytes(), self._block * prompt.itemsize, partial=self._partial)
+        return chain(_start(namespace), prompt.tobytes(), self._block * prompt.itemsize, partial=self._partial)
+
+
+def _start(namespace: Hashable) -> int:
+    return hash((None, namespace))
