@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from itertools import accumulate
 from typing import Protocol
 
@@ -19,8 +18,6 @@ from numpy.typing import NDArray
 from prefixlint.bodies import common_prefix
 from prefixlint.model import BlockHashes
 from prefixlint.radix import common
-from prefixlint.redact import Redactor
-from prefixlint.results import Excerpt
 
 Ids = NDArray[np.uint32]
 Counts = NDArray[np.int64]
@@ -29,10 +26,6 @@ Counts = NDArray[np.int64]
 _TRIVIAL = 4
 _WORD = 40  # characters; a value's beginning is looked for this far back
 _BACK, _AHEAD = 16, 4  # tokens around a difference that are read to find the word it is in
-_WINDOW = 200  # characters of each side in which the values' end is looked for
-_RESYNC = 6  # characters that must agree for two texts to have met again
-_CONTEXT = 60
-_SIDE = 80  # characters of a value that are shown
 
 
 class Segments(Protocol):
@@ -158,30 +151,6 @@ def places(partings: Iterable[Parting], family: Sequence[int]) -> dict[int, list
         number: sorted(members.values(), key=lambda p: (-p.lost, -p.requests, p.example.row))
         for number, members in found.items()
     }
-
-
-def excerpt(earlier: str, later: str, char: int, lead: str = "", *, redactor: Redactor) -> Excerpt:
-    """Show two texts around the first difference at or behind `char`; `lead` is the text that stands before both.
-
-    At most 80 characters of each are shown, masked; a masked value that the difference cuts is shown as a whole.
-    """
-    a, b = earlier[char : char + _WINDOW], later[char : char + _WINDOW]
-    same = common_prefix(a, b)
-    blocks = SequenceMatcher(None, a[same:], b[same:], autojunk=False).get_matching_blocks()
-    i, j = next(((same + m.a, same + m.b) for m in blocks if m.size >= _RESYNC), (len(a), len(b)))
-    behind = common_prefix(earlier[char + i : char + i + _CONTEXT], later[char + j : char + j + _CONTEXT])
-    start = min(redactor.start(earlier, char), redactor.start(later, char))
-    before, shift = lead + later, len(lead)
-    return Excerpt(
-        redactor.part(before, max(0, shift + start - _CONTEXT), shift + start)[-_SIDE:],
-        _side(redactor.part(earlier, start, char + i)),
-        _side(redactor.part(later, start, char + j)),
-        redactor.part(later, char + j, char + j + behind)[:_SIDE],
-    )
-
-
-def _side(text: str) -> str:
-    return text if len(text) <= _SIDE else text[: _SIDE - 1] + "…"
 
 
 def _found_again(sizes: Counts, left: Counts, earlier: Ids, later: Ids) -> int:

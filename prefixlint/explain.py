@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from prefixlint import accounts, attribute, pairs, pipeline, rulebook
+from prefixlint import accounts, attribute, excerpts, pairs, pairtokens, pipeline, rulebook
 from prefixlint.accounts import Account, Material
 from prefixlint.details import Conversation, Difference, Expected, Explanation, Passage, Place
 from prefixlint.errors import UsageError
@@ -81,7 +81,7 @@ class _Request:
             passages=list(self._passages()),
             counted="the blocks of the trace" if use is None else f"{use.name}, {use.chat_template}",
             exact=use is None or use.exact != "no",
-            verdicts=pairs.verdicts(material, self._account, self._position),
+            verdicts=pairtokens.verdicts(material, self._account, self._position),
             reported=None if said == UNKNOWN else said,
             expected=None if here is None else self._expected(here),
             notes=[material.redactor.text(note.message) for note in self._result.notes if note.slug in _NOTES],
@@ -161,7 +161,7 @@ class _Request:
                 return replace(found, parted=first, excerpt=compared.excerpt, advice=advice)
         ours, theirs = (accounts.segment_text(self._material, number, segment) for number in (row, self._row))
         char = attribute.first_difference(ours, theirs)[1]
-        shown = attribute.excerpt(ours, theirs, char, redactor=self._material.redactor)
+        shown = excerpts.excerpt(ours, theirs, char, redactor=self._material.redactor)
         what = "the chat template writes something else" if isinstance(here.content, Messages) else "the prompts part"
         parted = Difference("changed", "rendered prompt", "rendered prompt", char, 0, what, shown.earlier, shown.later)
         return replace(found, parted=parted, excerpt=shown, rendered=True)

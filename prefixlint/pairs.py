@@ -8,27 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from prefixlint import accounts, alignment, attribute, bodies, engines, fingerprints, logrules, pipeline
-from prefixlint.accounts import Account, Material
-from prefixlint.details import Characters, Comparison, Difference, Place, Relation, Tokens, Verdict
-from prefixlint.errors import ModelError, UsageError
+from prefixlint import alignment, bodies, excerpts, fingerprints, logrules
+from prefixlint.details import Characters, Comparison, Difference, Relation, Tokens, Verdict
+from prefixlint.errors import UsageError
 from prefixlint.logrules import Hit
-from prefixlint.model import BlockHashes, Fingerprint, Request
+from prefixlint.model import Fingerprint, Request
 from prefixlint.redact import Redactor
 from prefixlint.results import Excerpt
-from prefixlint.selection import HASH_ENGINES, TEXT_ENGINES
 
-_PROVIDERS = ("openai", "anthropic", "gemini")
-"""Asked for their verdict where the bodies do not show whose they are."""
-_NOTES = frozenset({"refused-prompt", "tokenizer", "no-prompt", "partial-prompts"})
+if TYPE_CHECKING:
+    from prefixlint.pipeline import Options
 
 
 def compare(
     earlier: Request,
     later: Request,
-    options: pipeline.Options | None,
+    options: Options | None,
     *,
     redactor: Redactor,
     turn: bool | None = None,
@@ -101,7 +98,7 @@ def _excerpt(parted: bodies.Difference | None, redactor: Redactor) -> Excerpt | 
     if redactor.value(parted.path, "x") != "x":
         hidden = redactor.value(parted.path, "x")
         return Excerpt("", hidden, hidden, "")
-    return attribute.excerpt(parted.before, parted.after, parted.char, redactor=redactor)
+    return excerpts.excerpt(parted.before, parted.after, parted.char, redactor=redactor)
 
 
 def _characters(
@@ -118,73 +115,11 @@ def _characters(
 
 
 def _measured(
-    earlier: Request, later: Request, options: pipeline.Options
-) -> tuple[Tokens | None, list[Verdict], list[str]]:
-    """Count both prompts, and ask caches what they serve of the later one behind the earlier one."""
-    pair = [
-        replace(request, part=part, time=None, usage=None, latency=None, replica=None)
-        for part, request in enumerate((earlier, later))
-    ]
-    options = replace(options, engines=options.engines or _asked(pair), why=0, order=None)
-    seen: list[tuple[Material, Account]] = []
-    watch = pipeline.Watch(on_account=lambda material, account: seen.append((material, account)))
-    try:
-        result = pipeline.analyze_requests(pair, options, watch=watch)
-    except ModelError as error:
-        if options.model or options.tokenizer or options.tokens_from:
-            raise
-        return None, [], [f"nothing was tokenized: {error.message}"]
-    notes = [note.message for note in result.notes if note.slug in _NOTES]
-    material, account = seen[0]
-    if material.rows.size < len(pair):
-        return None, [], notes
-    use = result.tokenizers[-1] if result.tokenizers else None
-    exact = use is None or use.exact != "no"
-    counted = "the blocks of the trace" if use is None else f"{use.name}, {use.chat_template}"
-    return _tokens(material, account, counted, exact=exact), verdicts(material, account, 1), notes
+    earlier: Request, later: Request, options: Options
+) -> tuple[Tokens | None, Sequence[Verdict], Sequence[str]]:
+    from prefixlint import pairtokens  # late, since text alone needs neither numpy nor a tokenizer
 
-
-def _asked(pair: Sequence[Request]) -> tuple[str, ...]:
-    if any(isinstance(request.content, BlockHashes) for request in pair):
-        return HASH_ENGINES
-    shown = engines.shown_by((request.format, request.model) for request in pair)
-    return *TEXT_ENGINES, *([engine.name for engine in shown] or _PROVIDERS)
-
-
-def verdicts(material: Material, account: Account, position: int) -> list[Verdict]:
-    """Say what each engine serves of the request at a position of the replay."""
-    found = []
-    for name, served in account.served.items():
-        owner = int(served.owner[position])
-        source = None if owner < 0 else Place(*material.table.where(owner)[:2])
-        why = {cause: int(tokens[position]) for cause, tokens in account.misses[name].items() if tokens[position]}
-        found.append(
-            Verdict(
-                engine=name,
-                granularity=served.engine.granularity,
-                minimum=served.engine.minimum,
-                prompt=int(served.prompt[position]),
-                cached=int(served.cached[position]),
-                misses=why,
-                source=source,
-            )
-        )
-    return found
-
-
-def _tokens(material: Material, account: Account, counted: str, *, exact: bool) -> Tokens:
-    earlier, later = (int(tokens) for tokens in account.prompt)
-    if material.replay.distinct_blocks is not None:
-        shared = int(next(iter(account.served.values())).shared[1])
-        return Tokens(
-            earlier, later, shared if shared < earlier else None, shared, int(account.lost[1]), counted, exact
-        )
-    prompts = [material.table.prompt_segments(row) for row in material.rows.tolist()]
-    parted = attribute.part(accounts.Pieces(material.encoder), *prompts)
-    if parted is None:
-        return Tokens(earlier, later, None, min(earlier, later), 0, counted, exact)
-    _, _, token, behind = parted
-    return Tokens(earlier, later, token, token, behind, counted, exact)
+    return pairtokens.measured(earlier, later, options)
 
 
 def _without_text(earlier: Request, later: Request, tokens: Tokens) -> Difference | None:

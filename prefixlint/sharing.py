@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prefixlint import pairs, reports
 from prefixlint.details import Comparison
 from prefixlint.errors import UsageError
 from prefixlint.model import Request
-from prefixlint.pipeline import Options
 from prefixlint.redact import Redactor
 from prefixlint.reports import _diff as diff
+
+if TYPE_CHECKING:
+    from prefixlint.pipeline import Options
 
 
 @dataclass(frozen=True, slots=True)

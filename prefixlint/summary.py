@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from prefixlint import accounts, attribute, bodies, causecost, fingerprints, simulate, timeline
+from prefixlint import accounts, attribute, bodies, causecost, excerpts, fingerprints, simulate, timeline
 from prefixlint.accounts import Account, Material
 from prefixlint.fleet import Limits
 from prefixlint.logs import why_no_prompt
@@ -206,7 +206,7 @@ def _place(material: Material, spot: attribute.Place, seen: Mapping[int, Request
         token=parting.token,
         path=at and material.redactor.path(at[0]),
         char=at and at[1],
-        excerpt=attribute.excerpt(
+        excerpt=excerpts.excerpt(
             here, there, attribute.first_difference(here, there)[1], lead, redactor=material.redactor
         ),
         requests=spot.requests,

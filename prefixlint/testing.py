@@ -51,15 +51,18 @@ def assert_shared_prefix(
     """
     __tracebackhide__ = True
     from prefixlint import redact, reports, sharing
-    from prefixlint.pipeline import Options
 
     wanted = sharing.Wanted(at_least, max_tokens)
-    options = Options(model=model, tokenizer=tokenizer, chat_template=chat_template, engines=("sglang",))
+    options = None
+    if unit == "tokens":
+        from prefixlint.pipeline import Options
+
+        options = Options(model=model, tokenizer=tokenizer, chat_template=chat_template, engines=("sglang",))
     judged = sharing.judge(
         _request(render_a, "A"),
         _request(render_b, "B"),
         wanted,
-        options if unit == "tokens" else None,
+        options,
         redactor=redact.shown(),
     )
     if judged.failures:

@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefixlint import attribute, redact
+from prefixlint import excerpts, redact
 from prefixlint.attribute import Parting, part, partners, places
 
 
 def excerpt(*texts, personal=False):
-    return attribute.excerpt(*texts, redactor=redact.shown(personal=personal))
+    return excerpts.excerpt(*texts, redactor=redact.shown(personal=personal))
 
 
 class Words:

@@ -1,6 +1,8 @@
 """`prefixlint diff`: two requests, from files or from lines of a log."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -187,3 +189,15 @@ def test_what_cannot_be_read_is_said(name, code):
     assert found == code
     assert "Traceback" not in talk
     assert talk
+
+
+def test_text_alone_needs_no_numpy(tmp_path):
+    a, b = body(tmp_path / "a.json", "It is 09:10.", "q"), body(tmp_path / "b.json", "It is 09:12.", "q")
+    code = (
+        "import sys; from prefixlint.cli import main\n"
+        f"main(['diff', {str(a)!r}, {str(b)!r}, '--text-only'], standalone_mode=False)\n"
+        "print('heavy:', sorted({'numpy', 'tokenizers', 'jinja2'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "first divergence" in done.stdout
+    assert done.stdout.endswith("heavy: []\n")
