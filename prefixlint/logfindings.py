@@ -11,13 +11,26 @@ from prefixlint.findings import Confidence, Rule, Severity
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """An example: the later request's file and line, and the line of the request that it is compared with."""
+    """An example: the later request's file and line, and the line of the request that it is compared with.
+
+    `other_path` is that request's file, where it is another one.
+    """
 
     path: str
     line: int
     other_line: int
     at_path: str
     char: int
+    other_path: str | None = None
+
+    def lines(self) -> str:
+        """Say which lines are compared, and of which files where these are two."""
+        if self.other_path is not None:
+            here, there = (path.rpartition("/")[2] for path in (self.path, self.other_path))
+            return f"line {self.line} of {here}, compared with line {self.other_line} of {there}"
+        if self.other_line != self.line:
+            return f"line {self.line}, compared with line {self.other_line}"
+        return f"line {self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +124,13 @@ def as_json(finding: LogFinding) -> dict[str, Any]:
             *(_example(other) for other in finding.examples),
         ],
         "fix": None,
-        "at": {"line": where.line, "other_line": where.other_line, "path": where.at_path, "char": where.char},
+        "at": {
+            "line": where.line,
+            "other_line": where.other_line,
+            "other_file": where.other_path or where.path,
+            "path": where.at_path,
+            "char": where.char,
+        },
         "values": list(finding.values) if finding.values is not None else None,
         "requests": finding.requests,
         "tokens_lost": dict(finding.tokens_lost) if finding.tokens_lost is not None else None,
@@ -141,7 +160,7 @@ def _example(other: Where) -> dict[str, Any]:
         "path": other.path,
         "line": other.line,
         "column": 1,
-        "message": f"also here, compared with line {other.other_line}: {other.at_path}, character {other.char}",
+        "message": f"also here ({other.lines()}): {other.at_path}, character {other.char}",
     }
 
 

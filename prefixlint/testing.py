@@ -117,9 +117,8 @@ def _told(found: Sequence[LogFinding], requests: int) -> str:
     lines = [f"{causes}, in {many(requests, 'request')}"]
     for finding in found[:_FINDINGS]:
         where = finding.where
-        compared = f"line {where.line}, compared with line {where.other_line}"
         lines.append(f"{finding.rule.code} {finding.rule.name}: {finding.message}")
-        lines.append(f"  at {where.at_path}, character {where.char} ({compared})")
+        lines.append(f"  at {where.at_path}, character {where.char} ({where.lines()})")
         if finding.values is not None:
             lines += [
                 f"  {side}  {value or '(nothing)'}"

@@ -137,6 +137,7 @@ def replayed(path, bodies, **options):
     """Analyse bodies: the result, and for each request its prompt tokens and those that SGLang has cached."""
     path.write_text("".join(json.dumps(body, ensure_ascii=False) + "\n" for body in bodies), "utf-8")
     lines = []
+    options = {"why": float("inf"), "what_if": (), **options}
     result = pipeline.analyze([str(path)], pipeline.Options(**options), watch=pipeline.Watch(on_request=lines.append))
     return result, [(line.prompt_tokens, line.engines["sglang"][0]) for line in lines]
 

@@ -97,7 +97,8 @@ class Causes:
                 continue
             known.add(key)
             line = earlier.line if earlier is not None else later.line
-            where = Where(later.path, later.line, line, hit.at.path, hit.at.char)
+            other = None if earlier is None or earlier.path == later.path else earlier.path
+            where = Where(later.path, later.line, line, hit.at.path, hit.at.char, other)
             cause = self._causes.get(key)
             if cause is None:
                 cause = self._causes[key] = _Cause(hit, where, _risk(hit, earlier), row)

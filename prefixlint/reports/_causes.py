@@ -34,8 +34,7 @@ def _cause(finding: LogFinding, result: Analysis, style: Style, width: int) -> l
     lines = [paint(line) for line in wrap(head, width, first="  ", indent=_INDENT)]
     where = finding.where
     place = f"{visible(where.at_path)}, character {where.char}"
-    text = f"{visible(_without_values(finding))} at {place} (line {where.line}"
-    text += f", compared with line {where.other_line})" if where.other_line != where.line else ")"
+    text = f"{visible(_without_values(finding))} at {place} ({visible(where.lines())})"
     lines += wrap(text, width, first=_INDENT, indent=_INDENT)
     for source in finding.sources:
         spot = f"{visible(source.path)}:{source.line}:{source.column}"
