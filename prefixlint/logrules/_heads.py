@@ -162,6 +162,8 @@ def system(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
     for number, place in enumerate(_joined(found)):
         marked = not same and _is_marked(later, place.char)
         hit = _system_hit(place, later, number, marked=marked, same=same, total=len(b))
+        if hit is None and not (same or later.messages):
+            return  # a text of one's own ends the prefix, and what stands behind it costs nothing
         if hit is None:
             continue
         if last is None or last[0] != hit.code or "\n" in b[last[1] : place.char]:
