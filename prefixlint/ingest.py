@@ -14,7 +14,6 @@ from prefixlint import marks
 from prefixlint.chat import Renderer
 from prefixlint.errors import TemplateRefusedError
 from prefixlint.families import Grouper, plain_text
-from prefixlint.logrules import Observer
 from prefixlint.model import (
     BlockHashes,
     Fingerprint,
@@ -29,6 +28,7 @@ from prefixlint.model import (
 from prefixlint.simulate import only_sampled
 from prefixlint.table import Table
 from prefixlint.tokens import Encoder
+from prefixlint.watching import Watcher
 
 # Skipped lines beyond this are counted but not kept: a log of another format may skip every line.
 KEPT_SKIPS = 1000
@@ -102,8 +102,7 @@ class Ingest:
     """The settings of one pass. `by` names the fields that requests are grouped by; `keep_ids` keeps request ids.
 
     `marked` says whether a request's cache marks are to be found: `explicit` ones, the `implicit` one as well, or None.
-    `observer` sees the first `observed` requests as they pass, to find what breaks prefixes; None where that is not
-    asked for.
+    `watcher` is shown the requests as they pass, to find what breaks prefixes; None where that is not asked for.
     """
 
     encoder: Encoder
@@ -112,9 +111,8 @@ class Ingest:
     keep_ids: bool = False
     server_tokens: ServerTokens | None = None
     stop_ids: frozenset[int] = frozenset()
-    observed: float = float("inf")
     marked: Callable[[Request], str | None] = _unmarked
-    observer: Observer | None = None
+    watcher: Watcher | None = None
 
     def run(self, items: Iterable[Request | Skip]) -> Ingested:
         """Read all requests; the caller may stop the iteration, what was read so far is complete."""
@@ -136,8 +134,8 @@ class Ingest:
             group=tuple(field_value(request, key) for key in self.by),
             cut=_last_not_computed(request.output, self.stop_ids),
         )
-        if self.observer is not None and row < self.observed:
-            self.observer.try_to_see(request, row, family)
+        if self.watcher is not None:
+            self.watcher.add(request, row, family)
         if self.keep_ids and request.id is not None:
             out.table.ids[row] = request.id
         content = request.content

@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
@@ -36,13 +37,13 @@ from prefixlint.errors import LogRefusedError, UsageError
 from prefixlint.fleet import Limits
 from prefixlint.ingest import Ingest, Ingested
 from prefixlint.logfindings import LogFinding, with_masked_paths
-from prefixlint.logrules import Observer
 from prefixlint.logs._read import Index
 from prefixlint.model import Request, Skip
 from prefixlint.modelfiles import ModelFiles, resolve
 from prefixlint.results import Analysis, Note, RequestLine
 from prefixlint.table import UNKNOWN, Kind, Table
 from prefixlint.tokens import Encoder
+from prefixlint.watching import Watcher
 from prefixlint.whatif._spool import Spool
 from prefixlint.wording import many
 
@@ -116,7 +117,7 @@ class _Run:
     read: Ingested
     server: savings.Machine
     ingest: Ingest
-    observer: Observer | None = None
+    watcher: Watcher | None = None
     notes: list[Note] = field(default_factory=list)
 
     @property
@@ -219,7 +220,7 @@ def _read(
     encoder = Encoder(files.tokenizer, bos=files.raw_start())
     template = renderer(files) if files.templates or files.renderer == "harmony" else None
     server = counting.server_tokens(options.tokens_from) if options.tokens_from else None
-    observer = Observer() if options.why else None
+    watcher = Watcher(options.why, by_time=options.order != "file") if options.why else None
     ingest = Ingest(
         encoder,
         template,
@@ -228,8 +229,7 @@ def _read(
         server_tokens=server,
         stop_ids=frozenset(encoder.special_ids([files.special_tokens.get("eos_token", "")])),
         marked=selection.marking(chosen),
-        observer=observer,
-        observed=options.why,
+        watcher=watcher,
     )
     read = ingest.run(_selected(log.read(watch.on_bytes), options))
     if not len(read.table):
@@ -238,7 +238,7 @@ def _read(
             slug="no-requests",
             hint="--since or --sample may leave everything out" if options.since or options.sample else None,
         )
-    return _Run(files, encoder, read, machine, replace(ingest, observer=None, keep_ids=False), observer)
+    return _Run(files, encoder, read, machine, replace(ingest, watcher=None, keep_ids=False), watcher)
 
 
 def _selected(items: Iterable[Request | Skip], options: Options) -> Iterator[Request | Skip]:
@@ -295,7 +295,7 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
         on_account=watch.on_account,
         findings=_findings(run, order, options, log, redactor),
     )
-    run.observer = None  # what it holds of the log is not needed any more
+    run.watcher = None  # what it holds of the log is not needed any more
     account = accounts.account(material)
     analysis = summary.build(material, account)
 
@@ -399,24 +399,25 @@ def _is_wanted(finding: LogFinding, names: Sequence[str]) -> bool:
 
 def _findings(run: _Run, order: np.ndarray, options: Options, log: _Log, redactor: redact.Redactor) -> list[LogFinding]:
     """Give what the log rules found. They see requests as they are read; where that is not the order of use, again."""
-    observer = run.observer
-    if observer is None:
+    watcher = run.watcher
+    if watcher is None:
         return []
     if order.size > options.why:
         seen = f"causes were looked for in the first {options.why:,} of {order.size:,} requests"
         run.notes.append(Note("causes-sampled", f"{seen}; --why all looks at every one, in twice the time"))
-    order = order[: int(min(options.why, order.size))]
-    if (order != np.arange(order.size)).any():
-        observer = Observer()
-        for start in range(0, order.size, _READ_AT_ONCE):
-            rows = {run.table.where(row): row for row in order[start : start + _READ_AT_ONCE].tolist()}
-            found = {rows[r.path, r.line, r.part]: r for r in log.again(rows)}
-            for row in rows.values():
-                if row in found:
-                    observer.try_to_see(found[row], row, run.table.family[row])
+    observer = watcher.finish(order, lambda rows: _again(run.table, log, rows))
     if observer.fault is not None:
         run.notes.append(Note("causes-fault", f"no causes are shown: a log rule has a fault ({observer.fault})"))
     return observer.findings(rulebook.rules(), redactor)
+
+
+def _again(table: Table, log: _Log, rows: Iterable[int]) -> Iterator[tuple[int, Request, int]]:
+    """Read rows of the log again, in this order, each with its family; those that cannot be read are left out."""
+    wanted = iter(rows)
+    while part := list(islice(wanted, _READ_AT_ONCE)):
+        places = {table.where(row): row for row in part}
+        found = {places[r.path, r.line, r.part]: r for r in log.again(places)}
+        yield from ((row, found[row], table.family[row]) for row in part if row in found)
 
 
 def _replay(

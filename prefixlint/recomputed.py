@@ -8,8 +8,9 @@ difference were gone.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ _RUN = 16
 _OPENS = 24  # tokens of a piece in which a message's beginning is looked for
 _NEXT = 3  # pieces behind the last common one in which the texts may still go on alike
 _TAIL = 8  # pieces at the end of a prompt, in which a template opens the answer
+_KEPT = 256  # segments whose lines are kept
 _WHOLE = 32  # tokens; shorter segments are not cut into lines
 
 
@@ -52,6 +54,7 @@ class Comparer:
 
     segments: Segments
     _breaks: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
+    _lines: dict[int, list[Ids]] = field(default_factory=dict)
 
     def recomputed(
         self, earlier: Ids, later: Ids, shared: int, difference: Difference, *, output: Ids | None = None
@@ -85,12 +88,21 @@ class Comparer:
             if segment in both or size <= _WHOLE:
                 text.append(segment, size, None)
                 continue
-            ids = self.segments.piece(segment)
-            ends = np.flatnonzero(self._ends_line(ids)) + 1
-            for part in np.split(ids, ends):
-                if part.size:
-                    text.append(part.tobytes(), part.size, part)
+            for line in self._lines_of(segment):
+                text.append(line.tobytes(), line.size, line)
         return text
+
+    def _lines_of(self, segment: int) -> list[Ids]:
+        """Give the lines of a segment; the latest ones are kept, since what one request has the next one may have."""
+        known = self._lines.get(segment)
+        if known is None:
+            if len(self._lines) >= _KEPT:
+                self._lines.clear()
+            ids = self.segments.piece(segment)
+            ends = [*(np.flatnonzero(self._ends_line(ids)) + 1).tolist(), ids.size]
+            known = [ids[a:b] for a, b in pairwise([0, *ends]) if a < b]
+            self._lines[segment] = known
+        return known
 
     def _ends_line(self, ids: Ids) -> Mask:
         """Tell of each token whether a line ends in it."""
@@ -174,13 +186,13 @@ def _served(ours: _Text, theirs: _Text, prompt: int, difference: Difference) -> 
     if difference.rewritten:
         yield from ((starts[i], ours.sizes[i]) for i in pairing.open)
     else:
-        known = [theirs.ids(i) for i in pairing.unused]
-        passages = _Passages(known)
+        paired = min(len(pairing.open), len(pairing.unused))
+        passages = _Passages(theirs, pairing.unused)
         for number, index in enumerate([*pairing.open, *new]):
             ids = ours.ids(index)
-            mask = passages.covered(ids)
-            if number < min(len(known), len(pairing.open)):
-                _mark_ends(ids, known[number], mask)
+            mask = passages.covered(ids) if ids.size >= _RUN else np.zeros(ids.size, np.bool_)
+            if number < paired:
+                _mark_ends(ids, theirs.ids(pairing.unused[number]), mask)
             yield starts[index], mask
     if pairing.ahead < len(ours.keys) and not new:
         yield starts[pairing.ahead], _goes_on(ours, theirs, pairing)
@@ -257,16 +269,19 @@ def _mark_ends(ids: Ids, other: Ids, mask: Mask) -> None:
 
 
 class _Passages:
-    """Runs of tokens that some texts hold, found again wherever they stand."""
+    """Runs of tokens that some pieces hold, found again wherever they stand."""
 
-    def __init__(self, texts: Iterable[Ids]) -> None:
-        hashes = [_windows(ids) for ids in texts if ids.size >= _RUN]
-        self._known = np.unique(np.concatenate(hashes)) if hashes else np.empty(0, np.uint64)
+    def __init__(self, text: _Text, pieces: Sequence[int]) -> None:
+        self._text, self._pieces = text, pieces
+        self._known: NDArray[np.uint64] | None = None
 
     def covered(self, ids: Ids) -> Mask:
-        """Mark the tokens of a text that stand in such a run."""
+        """Mark the tokens of a text of at least _RUN that stand in such a run."""
+        if self._known is None:
+            hashes = [_windows(self._text.ids(i)) for i in self._pieces if self._text.sizes[i] >= _RUN]
+            self._known = np.unique(np.concatenate(hashes)) if hashes else np.empty(0, np.uint64)
         mask = np.zeros(ids.size + 1, np.int64)
-        if self._known.size and ids.size >= _RUN:
+        if self._known.size:
             starts = np.flatnonzero(np.isin(_windows(ids), self._known))
             np.add.at(mask, starts, 1)
             np.add.at(mask, starts + _RUN, -1)
