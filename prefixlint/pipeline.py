@@ -264,6 +264,9 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
         use_blocks = False
     rows = order[kinds == (Kind.BLOCKS if use_blocks else Kind.TOKENS)]
     chosen = selection.settled(chosen or selection.by_log(table, rows, of_blocks=use_blocks), table, rows)
+    redactor = redact.shown(personal=options.redact, salt=options.mask_salt)
+    findings = _findings(run, order, options, log, redactor)
+    run.watcher = None  # what it holds of the log is not needed any more
     tap = curves.Tap(chosen)
     replay = _replay(run, rows, chosen, options, tap, use_blocks=use_blocks)
     counts = counting.check(table, rows, replay, run.files, blocks=use_blocks, server=bool(options.tokens_from))
@@ -274,7 +277,6 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
     run.notes += limited.notes
     if watch.on_trace is not None:
         _export(run, rows, options, watch.on_trace, use_blocks=use_blocks)
-    redactor = redact.shown(personal=options.redact, salt=options.mask_salt)
     material = Material(
         bounded=limited,
         table=table,
@@ -293,9 +295,8 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
         on_request=watch.on_request,
         redactor=redactor,
         on_account=watch.on_account,
-        findings=_findings(run, order, options, log, redactor),
+        findings=findings,
     )
-    run.watcher = None  # what it holds of the log is not needed any more
     account = accounts.account(material)
     analysis = summary.build(material, account)
 

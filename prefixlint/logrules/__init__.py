@@ -87,6 +87,7 @@ class Observer:
             if hits:
                 self._causes.add(earlier, here, hits, row=row, family=family, track=track)
         self._causes.seen(here, row)
+        self._tracks.pack()
 
     def try_to_see(self, request: Request, row: int, family: int) -> None:
         """See a request where a fault of a rule must cost the causes and not what else is told of the log."""

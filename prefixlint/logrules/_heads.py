@@ -12,7 +12,7 @@ from prefixlint import bodies
 from prefixlint.logrules import _values
 from prefixlint.logrules._hits import At, Hit, at, short
 from prefixlint.logrules._values import Place
-from prefixlint.logrules._view import Unit, View, dumps, unmarked
+from prefixlint.logrules._view import Unit, View, bare, dumps
 
 CODES = {
     "address": "PFX109",
@@ -102,7 +102,7 @@ def _tool_set(earlier: View, later: View) -> Hit:
 def _definitions(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
     found = 0
     for index, (a, b) in enumerate(zip(earlier.tools, later.tools, strict=True)):
-        if a is b or dumps(unmarked(a)) == dumps(unmarked(b)):
+        if a is b or dumps(bare(a)) == dumps(bare(b)):
             continue
         found += 1
         if found > _TOOLS:
@@ -110,8 +110,8 @@ def _definitions(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
         where = at(f"{later.tools_path}[{index}]", a, b)
         rank = (0, index, where.char)
         name = later.tool_names[index]
-        if same_data(unmarked(a), unmarked(b)):
-            one, two = (dumps(unmarked(tool)).decode("utf-8", "replace") for tool in (a, b))
+        if same_data(bare(a), bare(b)):
+            one, two = (dumps(bare(tool)).decode("utf-8", "replace") for tool in (a, b))
             what = "tool definitions with the same content, written in another order"
             yield Hit("PFX302", "json", rank, where, ("PFX302", "tools"), what, one, two, same, 1)
             continue
@@ -249,7 +249,7 @@ def _system_hit(place: Place, later: View, number: int, *, marked: bool, same: b
         mild = tail < 1 or kind == "environment"
         sure = 2 if kind in ("retrieval", "environment", "counter") else 3
     where = _located(later, place.char, place.before, place.after)
-    key = (code, kind, _lead(place))
+    key = (code, kind, _lead(place, later.head_text))
     what = f"the {'system' if later.messages else 'prompt'} text holds {WORDS.get(kind, WORDS['text'])}"
     if code == "PFX201":
         what = "text of each request stands ahead of text that all share"
@@ -257,12 +257,15 @@ def _system_hit(place: Place, later: View, number: int, *, marked: bool, same: b
     return Hit(code, kind, rank, where, key, what, place.before, place.after, same, min(tail, total), sure, mild)
 
 
-def _lead(place: Place) -> str:
+def _lead(place: Place, text: str) -> str:
     """Give the words before a value that tell causes of one kind apart; none where they may be values themselves."""
     if place.kind in ("text", "retrieval", "environment", "order", "json"):
         return ""
     if place.kind == "header":
         return place.lead.partition(":")[0].strip()
+    if place.kind == "identity":  # a line on somebody holds a name, a number, an address: one or all of them differ
+        line = text[text.rfind("\n", 0, place.char) + 1 : place.char]
+        return line.split(None, 1)[0] if line.strip() else ""
     return " ".join(_DIGITS.sub("", place.lead).split())[-24:]
 
 
@@ -296,7 +299,7 @@ def opening(earlier: View, later: View) -> Iterator[Hit]:
         where = At(text_at.path, place.char, place.before, place.after)
         code = "PFX201" if static else CODES[place.kind]
         rank = (2, 0, place.char)
-        key = (code, place.kind, _lead(place))
+        key = (code, place.kind, _lead(place, b))
         yield Hit(code, place.kind, rank, where, key, what, place.before, place.after, same=False, tail=behind, sure=2)
 
 

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import Any
 
 from prefixlint import bodies
-from prefixlint.logrules._view import unmarked
+from prefixlint.logrules._view import bare
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def _missing(path: str, a: bodies.Leaf, b: bodies.Leaf, ours: list[bodies.Leaf],
 
 
 def _leaves(path: str, value: Any) -> Iterator[bodies.Leaf]:
-    return bodies.walk(path, unmarked(value))
+    return bodies.walk(path, bare(value))
 
 
 def short(value: Any) -> str:

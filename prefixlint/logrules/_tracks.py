@@ -10,15 +10,17 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from prefixlint.bodies import common_prefix
 from prefixlint.logrules import _values
-from prefixlint.logrules._view import Message, Said, View
+from prefixlint.logrules._view import Message, Said, View, packed
 
 MEMORY = 96_000_000
 """Characters of request bodies that are kept: the latest turn of each conversation."""
 
+_POOL = 256  # heads and lists of tools that conversations hold in common
 _PER_KEY = 24  # conversations that are remembered for one message; `hi` opens thousands
 _EDGES = (24, 6, 2)  # characters at both ends of a first message by which a changed one is found again
 _CANDIDATES = 48
@@ -63,6 +65,8 @@ class Tracks:
     _latest: dict[int, View] = field(default_factory=dict)
     _alias: dict[int, int] = field(default_factory=dict)
     _heads: dict[tuple[str, ...], OrderedDict[int, str]] = field(default_factory=dict)
+    _pool: OrderedDict[tuple[str, Any], Any] = field(default_factory=OrderedDict)
+    _newest: tuple[int, int] = (0, 0)
     _next: int = 0
     _kept: int = 0
 
@@ -76,10 +80,27 @@ class Tracks:
             match = Match(Track(track.number, track.view, track.family, track.turns), same=True)
         if track is not None and _goes_on(track.view, view):
             self._replace(track, view, family)
+            self._newest = track.number, family
         else:
             self._open(view, family)
+            self._newest = self._next, family
         self._latest[family] = view
         return match, sibling
+
+    def pack(self) -> None:
+        """Let go of what nothing will need of the request added last: all but what later ones are compared with."""
+        number, family = self._newest
+        view = self._latest[family] = self._shared(packed(self._latest[family]))
+        if number in self._tracks:
+            self._tracks[number].view = view
+
+    def _shared(self, view: View) -> View:
+        """Give a view that holds its tools and head in common with others that have the same ones."""
+        tools = self._pool.setdefault(("tools", view.tools_key), view.tools)
+        head, text = self._pool.setdefault(("head", view.head), (view.head, view.head_text))
+        while len(self._pool) > _POOL:
+            self._pool.popitem(last=False)
+        return replace(view, tools=tools, head=head, head_text=text)
 
     def _family(self, view: View, family: int) -> int:
         """Join a family to one with nearly the same head: short heads with ids in them look like other templates."""

@@ -7,7 +7,7 @@ one shape. What cannot be read as a conversation (text prompts) is a head withou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -35,15 +35,31 @@ class Message:
     `size` are the characters of the message as logged, roughly; `marked` says that it carries cache markers.
     """
 
-    __slots__ = ("_said", "key", "marked", "path", "raw", "size")
+    __slots__ = ("_data", "_raw", "_said", "_written", "key", "marked", "path", "size")
 
     def __init__(self, path: str, raw: Any) -> None:
-        self.path, self.raw = path, raw
-        data = dumps(raw)
+        self.path, self._raw = path, raw
+        try:
+            self._data, self._written = orjson.dumps(raw), True
+        except TypeError:
+            self._data, self._written = dumps(raw), False
+        data = self._data
         self.size = len(data)
         self.marked = has_markers(data)
         self.key = hash(dumps(unmarked(raw)) if self.marked else data)
         self._said: Said | None = None
+
+    @property
+    def raw(self) -> Any:
+        """The message as logged."""
+        return orjson.loads(self._data) if self._raw is None and self._written else self._raw
+
+    def pack(self) -> None:
+        """Keep the message as JSON only, in a third of the memory, since most messages are never looked at again."""
+        if self._written:
+            self._raw = None
+            self._data = memoryview(self._data).tobytes()  # a copy: what orjson writes takes up more than its length
+        self._said = None
 
     @property
     def said(self) -> Said:
@@ -114,6 +130,13 @@ class View:
     marked: bool = False
 
 
+def packed(view: View) -> View:
+    """Give a view for later comparisons, in less memory: without the body, its messages as JSON."""
+    for message in view.messages:
+        message.pack()
+    return replace(view, body=None)
+
+
 def has_markers(data: bytes) -> bool:
     """Tell whether JSON may hold cache markers."""
     if b"cache" not in data:
@@ -127,6 +150,11 @@ def dumps(value: Any) -> bytes:
         return orjson.dumps(value)
     except TypeError:
         return repr(value).encode("utf-8", "surrogatepass")
+
+
+def bare(value: Any) -> Any:
+    """Give a value without cache markers, as `unmarked`; faster where it is large and holds none."""
+    return unmarked(value) if has_markers(dumps(value)) else value
 
 
 def unmarked(value: Any) -> Any:
