@@ -48,7 +48,7 @@ _DECIDING = frozenset((
 @click.option("--since", metavar="TIME", help="Leave out requests before this time (ISO 8601, or seconds since 1970).")
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="Read only the first N requests.")
 @click.option("--warmup", default="0", metavar="N|PERCENT", help="Leave the first N requests (or N%) out of the rates.")
-@click.option("--why", default="1000", show_default=True, metavar="N|all", help="Requests to search for causes.")
+@click.option("--why", default="all", show_default=True, metavar="N|all", help="Requests to search for causes.")
 @click.option(
     "--source", multiple=True, metavar="PATH", help="Find the causes in these files and folders (repeatable)."
 )
