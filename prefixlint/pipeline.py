@@ -16,6 +16,7 @@ from prefixlint import (
     bounded,
     counting,
     curves,
+    deviations,
     engines,
     export,
     gains,
@@ -355,7 +356,7 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
         flags=options.flags,
         pools=pools,
     )
-    return replace(analysis, advice=advise(case))
+    return replace(deviations.add(case), advice=advise(case))
 
 
 def _what_if(study: gains.Study, analysis: Analysis, options: Options, *, timed: bool) -> Analysis:

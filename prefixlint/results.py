@@ -233,7 +233,8 @@ class PoolSize:
     `knee` is where the gain falls below the curve's average, `reach` maps shares of the ceiling (0.9 …) to the pool
     that reaches them. `have` is the pool of the GPUs that were named, `running` what the requests in flight hold of it
     on average, so that reuse lives in the rest, which gives `hit_rate`; `basis` says how the pool was worked out.
-    `simulated` is a pool that the engine itself was simulated with, its hit rate there, and that of the curve.
+    `simulated` is a pool that the engine itself was simulated with, its hit rate there, and that of the curve; `direct`
+    are more of them, where the engine evicts otherwise than the curve says.
     """
 
     engine: str
@@ -247,6 +248,7 @@ class PoolSize:
     hit_rate: float | None = None
     basis: str | None = None
     simulated: tuple[int, float, float] | None = None
+    direct: Sequence[tuple[int, float, float]] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,6 +305,22 @@ def test_the_curve_over_tiers_on_the_host():
     assert not json.loads(run(DEMO, "--engine", "vllm", "--format", "json").output)["curves"]["host"]
 
 
+def test_the_curve_is_held_against_the_engine_that_evicts_leaves():
+    found = json.loads(run(DEMO, "--format", "json").output)
+    pools = {pool["engine"]: pool for pool in found["curves"]["pools"]}
+    assert pools["vllm"]["deviations"] == []
+    measured = pools["sglang"]["deviations"]
+    reach = pools["sglang"]["reach"]
+    assert [d["tokens"] for d in measured] == [pools["sglang"]["knee_tokens"], reach["0.9"], reach["0.99"]]
+    for one in measured:
+        direct = json.loads(
+            run(DEMO, "--engine", "sglang", "--capacity", str(one["tokens"]), "--format", "json").output
+        )
+        assert direct["engines"][0]["hit_rate"] == one["hit_rate"]
+        assert one["curve_hit_rate"] == pytest.approx(one["hit_rate"], abs=0.03)
+    assert not json.loads(run(DEMO, "--replicas", "2", "--format", "json").output)["curves"]["pools"][0]["deviations"]
+
+
 def test_the_text_report_says_where_numbers_come_from(config, short):
     text = run(DEMO, "--gpu", "H100", "--model-config", config).output
     for words in ("knee", "GiB", "block-LRU", "What hits are worth", "±10 %", "log's own to the first", "no promise"):

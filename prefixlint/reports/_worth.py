@@ -57,6 +57,7 @@ def _pool(size: PoolSize) -> dict[str, Any]:
         "pool_hit_rate": size.hit_rate,
         "basis": size.basis,
         "simulated": None if size.simulated is None else _simulated(size.simulated),
+        "deviations": [_simulated(direct) for direct in size.direct],
     }
 
 
@@ -114,6 +115,9 @@ def memory(result: Analysis, style: Style, width: int) -> list[str]:
             tokens, rate, curve = size.simulated
             text = f"{size.engine} with {short_count(tokens)} tokens"
             lines += wrap(f"{text}: {percent(rate)} simulated, {percent(curve)} by the curve", width)
+        if size.direct:
+            pairs = (f"{short_count(n)} {percent(rate)} (curve {percent(curve)})" for n, rate, curve in size.direct)
+            lines += wrap(f"{size.engine} itself, simulated: {', '.join(pairs)}", width)
         if host := [p for p in result.curves.host if p.engine == size.engine]:
             tiers = ", ".join(f"{short_count(p.host_tokens)} {percent(p.hit_rate)}" for p in host)
             lines += wrap(f"{size.engine} with a tier on the host of so many tokens: {tiers}", width)
