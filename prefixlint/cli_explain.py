@@ -53,10 +53,11 @@ def explain(place: str, **settings: Any) -> None:
 
 
 def _place(text: str) -> tuple[str, int, int]:
-    path, mark, number = text.rpartition("#")
-    line, dot, part = number.partition(".")
-    if not mark or not line.isdigit() or (dot and not part.isdigit()):
+    from prefixlint import operands
+
+    found = operands.place(text)
+    if found is None:
         raise UsageError(f"{text} names no request", slug="no-line", hint="like requests.jsonl#12")
-    if path != "-" and not Path(path).exists():
-        raise NoInputError(f"{path}: no such file", slug="no-input", hint="LOG#LINE, like requests.jsonl#12")
-    return path, int(line), int(part or 0)
+    if found[0] != "-" and not Path(found[0]).exists():
+        raise NoInputError(f"{found[0]}: no such file", slug="no-input", hint="LOG#LINE, like requests.jsonl#12")
+    return found

@@ -29,12 +29,16 @@ def explain(
     UsageError where the log has no such request, or where it holds no prompt.
     """
     options = replace(options, why=max(pipeline.CAUSES, line), what_if=("none",))
-    seen: list[tuple[Material, Account]] = []
-    watch = pipeline.Watch(on_account=lambda material, account: seen.append((material, account)))
+    found: list[_Request] = []
+    watch = pipeline.Watch(on_account=lambda material, account: found.append(_found(material, account, line, part)))
     result = pipeline.analyze([path], options, stdin=stdin, watch=watch)
-    material, account = seen[0]
+    return found[0].explained(result)
+
+
+def _found(material: Material, account: Account, line: int, part: int) -> _Request:
     places = {material.table.where(row)[1:]: row for row in range(len(material.table))}
     row = places.get((line, part))
+    path = material.table.paths.values[0]
     if row is None:
         raise UsageError(f"{path} has no request at line {line}", slug="no-such-line", hint=_nearest(places, line))
     found = np.flatnonzero(material.rows == row)
@@ -44,7 +48,7 @@ def explain(
             slug="no-text",
             hint="prefixlint analyze says how many there are and why",
         )
-    return _Request(material, account, result, int(found[0])).explained()
+    return _Request(material, account, int(found[0]))
 
 
 def _nearest(places: dict[tuple[int, int], int], line: int) -> str | None:
@@ -53,21 +57,24 @@ def _nearest(places: dict[tuple[int, int], int], line: int) -> str | None:
 
 
 class _Request:
-    """The request at a position of the replay, with all that was found out about the log."""
+    """The request at a position of the replay, with all that was found out about the log; made while it can be read."""
 
-    def __init__(self, material: Material, account: Account, result: Analysis, position: int) -> None:
-        self._material, self._account, self._result, self._position = material, account, result, position
+    def __init__(self, material: Material, account: Account, position: int) -> None:
+        self._material, self._account, self._position = material, account, position
         self._row = int(material.rows[position])
+        self._partner = self._compared_with()
+        rows = {material.table.where(row): row for row in (self._row, self._partner) if row >= 0}
+        self._requests = {rows[r.path, r.line, r.part]: r for r in material.again(rows)}
 
-    def explained(self) -> Explanation:
+    def explained(self, result: Analysis) -> Explanation:
         material, table, row = self._material, self._material.table, self._row
         path, line, part = table.where(row)
         family, said, time = table.family[row], table.cached[row], table.time[row]
         model = table.models.values[table.model[row]]
-        use = next((use for use in self._result.tokenizers if use.model == model), None)
+        use = next((use for use in result.tokenizers if use.model == model), None)
         members = np.frombuffer(table.family, np.int32)[material.rows] == family
         name = accounts.family_name(material, family)
-        here = next(iter(material.again([(path, line, part)])), None)
+        here = self._requests.get(row)
         return Explanation(
             place=Place(path, line),
             part=part,
@@ -84,7 +91,7 @@ class _Request:
             verdicts=pairtokens.verdicts(material, self._account, self._position),
             reported=None if said == UNKNOWN else said,
             expected=None if here is None else self._expected(here),
-            notes=[material.redactor.text(note.message) for note in self._result.notes if note.slug in _NOTES],
+            notes=[material.redactor.text(note.message) for note in result.notes if note.slug in _NOTES],
         )
 
     def _place(self, row: int) -> Place:
@@ -121,11 +128,11 @@ class _Request:
 
     def _expected(self, here: Request) -> Expected | None:
         """Compare with the request that this one should have matched."""
-        row = self._partner()
+        row = self._partner
         if row < 0:
             return None
         table = self._material.table
-        partner = next(iter(self._material.again([table.where(row)])), None)
+        partner = self._requests.get(row)
         segments = table.prompt_segments(row), table.prompt_segments(self._row)
         pieces = accounts.Pieces(self._material.encoder)
         parted = attribute.part(pieces, *segments)
@@ -142,7 +149,7 @@ class _Request:
         )
         return found if partner is None or parted is None else self._told(found, partner, here, row, parted[0])
 
-    def _partner(self) -> int:
+    def _compared_with(self) -> int:
         """Give the row of the request to compare with: where nothing is lost, the one that shares most."""
         row = self._account.partners[self._position]
         owner = int(next(iter(self._account.served.values())).owner[self._position])

@@ -15,25 +15,36 @@ from prefixlint.model import Request, Text, TokenIds
 
 
 def load(name: str, *, rendered: bool = False) -> Request:
-    """Read a request: a file's only (or first) one, `LOG#LINE`, or a file that is a plain prompt.
+    """Read a request: a file's only (or first) one, `LOG#LINE` or `LOG#LINE.PART`, or a file that is a plain prompt.
 
     `rendered` says that a plain prompt went through its chat template already, so that nothing is added to it.
     """
-    path, mark, number = name.rpartition("#")
-    if mark and number.isdigit() and not Path(name).exists():
+    wanted = None if Path(name).exists() else place(name)
+    if wanted is not None:
+        path, line, _ = wanted
         _exists(path)
-        found = next(iter(logs.fetch([path], [(path, int(number), 0)])), None)
+        found = next(iter(logs.fetch([path], [wanted])), None)
         if found is None:
-            raise UsageError(f"{path} has no request at line {number}", slug="no-such-line")
+            raise UsageError(f"{path} has no request at line {line}", slug="no-such-line")
         return found
     _exists(name)
     try:
         requests = [item for item in logs.read([name]) if isinstance(item, Request)]
     except PrefixlintError:
         requests = []
-    if requests:
+    # a log of plain prompts has one in each line; a file that is compared as a whole is one prompt
+    if requests and not any(request.format == "plain" for request in requests):
         return requests[0]
     return Request(name, 1, Text(Path(name).read_text(encoding="utf-8", errors="replace"), rendered), "text")
+
+
+def place(name: str) -> tuple[str, int, int] | None:
+    """Read `LOG#LINE` or `LOG#LINE.PART` as path, line (from 1) and part (from 0); None for any other name."""
+    path, mark, number = name.rpartition("#")
+    line, dot, part = number.partition(".")
+    if not mark or not line.isdecimal() or (dot and not part.isdecimal()):
+        return None
+    return path, int(line), int(part or 0)
 
 
 def at_hand(value: Any, name: str) -> Request:

@@ -61,6 +61,14 @@ def test_characters_need_no_tokenizer(pair):
     assert (found["unit"], found["shared"], found["later"]) == ("character", shared, len(RULES) + len("Ask bo!"))
 
 
+def test_all_lines_of_a_prompt_count(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(f"{RULES}\nAsk {name}.\n")
+    code, out, _ = run(tmp_path / "a", tmp_path / "b", "--min-shared", "1.0", "--text-only")
+    assert code == 1
+    assert f"character {len(RULES) + 5:,}" in out
+
+
 def test_budgets(pair):
     assert run(*pair, "--max-tokens", "5000")[0] == 0
     code, out, _ = run(*pair, "--max-tokens", "100")

@@ -94,6 +94,12 @@ def test_a_request_that_goes_on(log):
     assert "it did; all of its" in " ".join(run(f"{log}#3")[1].split())
 
 
+def test_standard_input(log):
+    done = CliRunner().invoke(main, ["explain", "--format", "json", "--", "-#2"], input=log.read_text())
+    found = json.loads(done.stdout)
+    assert (found["path"], found["expected"]["line"], found["expected"]["diverged_at"]["rule"]) == ("-", 1, "PFX101")
+
+
 def test_the_first_request_has_nothing_to_match(log):
     code, out, _ = run(f"{log}#1")
     assert code == 0
