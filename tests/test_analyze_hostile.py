@@ -218,7 +218,7 @@ def test_lines_keep_to_the_width(tmp_path, width):
     rows += [{"timestamp": 200, "colour": "green"}]
     log = write_log(folder / "log.jsonl", rows)
     for line in run(log, "--by", "model", width=width).stdout.splitlines():
-        if width >= 80:
+        if width >= 80 and not line.lstrip().startswith("$ "):  # a command to copy stays in one piece
             assert columns(line) <= min(width, 120), line
     head = " ".join(run(log, width=width).stdout.split("\n\n")[0].split())
     assert "5 requests" in head
