@@ -112,6 +112,41 @@ def test_two_prompts_in_one_log(project):
     assert lost[0]["tokens_lost"]["sglang"] == findings["PFX104"]["tokens_lost"]["sglang"] > 1000
 
 
+AGENT = """\
+from openai import OpenAI
+
+NAMES = {"look", "weigh", "pack", "send"}
+
+
+def tools():
+    return [
+        {"type": "function", "function": {"name": name, "description": "Does what it says with a crate."}}
+        for name in NAMES
+    ]
+
+
+def ask(question):
+    return OpenAI().chat.completions.create(
+        model="gpt-4o", tools=tools(), messages=[{"role": "user", "content": question}]
+    )
+"""
+
+
+def test_what_decides_the_order_of_tools(tmp_path):
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "agent.py").write_text(AGENT)
+    names = ["look", "weigh", "pack", "send"]
+    rows = []
+    for n in range(12):
+        held = [names[(i * (1 + 2 * (n % 2)) + n) % 4] for i in range(4)]
+        described = [{"name": name, "description": "Does what it says with a crate."} for name in held]
+        rows.append(helper(0) | {"tools": [{"type": "function", "function": each} for each in described]})
+    findings, source = found(tmp_path, rows)
+    place = findings["PFX304"]["related"][0]
+    assert (place["line"], place["expression"]) == (9, "NAMES")
+    assert source[0]["tokens_lost"] == findings["PFX304"]["tokens_lost"]
+
+
 def test_prompts_of_others_lead_nowhere(project):
     rows = [chat(f"It is 09:1{n}. " + "Paint the fence green, then blue. " * 40, "go") for n in range(6)]
     findings, source = found(project, rows)
