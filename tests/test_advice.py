@@ -321,12 +321,19 @@ def test_blocks(rounds, model, limits):
 
 
 def test_the_report_shows_gain_and_command(rounds, model):
-    run = CliRunner().invoke(
-        main, ["analyze", str(rounds), "--model", model, "--engine", "vllm", "--capacity", "1600", "-q"]
-    )
+    options = ["--model", model, "--engine", "vllm", "--capacity", "1600", "-q"]
+    run = CliRunner().invoke(main, ["analyze", str(rounds), *options], env={"COLUMNS": "120"})
     section = run.stdout.split("Advice, from what this log shows\n")[1].split("\n\n")[0]
     assert "give the pool" in section
-    assert f"$ prefixlint analyze {rounds} --model {model} --engine vllm --capacity" in section
+    commands = section.replace(" \\\n", " ").split("$ ")[1:]
+    assert shlex.split(commands[0].splitlines()[0])[:6] == [
+        "prefixlint",
+        "analyze",
+        str(rounds),
+        "--model",
+        model,
+        "--engine",
+    ]
     assert " -> " in section
 
 

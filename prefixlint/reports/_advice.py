@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
-from prefixlint.reports._terminal import Style, count, percent, visible, wrap
+from prefixlint.reports._terminal import Style, columns, count, percent, shorten, visible, wrap
 from prefixlint.results import Advice, Analysis, MarkAdvice
 from prefixlint.spots import lifetime
 
@@ -52,9 +53,24 @@ def advice(result: Analysis, style: Style, width: int) -> list[str]:
         lines += wrap(_gain(one), width, first=_INDENT, indent=_INDENT)
         for mark in one.marks:
             lines += wrap(_mark_text(mark), width, first=_INDENT, indent=_INDENT + "  ")
-        # one line, however long: it is there to be copied
-        lines.append(style.dim(f"{_INDENT}$ {visible(one.command)}"))
+        lines += [style.dim(line) for line in _shell(one.command, width)]
     return lines
+
+
+def _shell(command: str, width: int) -> list[str]:
+    """Lay a command out so that it can be copied: lines that go on end as a shell wants it.
+
+    A word that is longer than a line is cut; the whole of it is in the JSON.
+    """
+    room = max(20, width - len(_INDENT) - 6)
+    lines = [""]
+    for word in (shorten(visible(shlex.quote(word)), room, keep="end") for word in shlex.split(command)):
+        if lines[-1] and columns(lines[-1]) + columns(word) + 1 > room:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+    heads = ["$ "] + ["    "] * (len(lines) - 1)
+    tails = [" \\"] * (len(lines) - 1) + [""]
+    return [f"{_INDENT}{head}{line}{tail}" for head, line, tail in zip(heads, lines, tails, strict=True)]
 
 
 def _gain(one: Advice) -> str:
