@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
+import threading
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -17,7 +19,27 @@ def run() -> None:
             signal.signal(number, _stop)
     from prefixlint.cli import main
 
-    main(prog_name="prefixlint")
+    try:
+        main(prog_name="prefixlint")
+    except SystemExit as end:
+        _leave(end.code)
+        raise
+
+
+def _leave(code: str | int | None) -> None:
+    """End the process once all is written: to take a large analysis apart first, object by object, is time lost.
+
+    Returns where something is left to be done, as with threads that still run or an output that cannot be flushed.
+    """
+    if isinstance(code, str) or threading.active_count() > 1:
+        return
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    except (AttributeError, OSError, ValueError):  # there is none, or it was closed
+        return
+    atexit._run_exitfuncs()  # noqa: SLF001 (as multiprocessing does, which ends its processes in the same way)
+    os._exit(code or 0)
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:

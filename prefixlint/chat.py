@@ -44,7 +44,7 @@ _KNOWN_TOOL_LISTS = 256
 _PATIENCE = 3  # conversations on which a template may have to be stopped before it has rendered any
 _ROUTES: tuple[Route, ...] = ("vllm", "sglang")
 _RESERVED = ("messages", "tools", "chat_template", "tokenize", "add_generation_prompt", "continue_final_message")
-_PLAIN = {"role", "content"}
+_PLAIN = ("role", "content")
 _REASONING = ("reasoning_content", "thinking", "reasoning")  # the order in which transformers looks
 _END = "END-OF-ANSWER-MARK"
 _TAG = "CONTINUE_FINAL_MESSAGE_TAG "  # transformers' own, so that templates that trim behave the same
@@ -229,7 +229,7 @@ class ChatTemplate:
         """
         if not messages:
             raise TemplateRefusedError("the conversation is empty", slug="template-refused")
-        chat = [m if m.keys() == _PLAIN and None not in m.values() else _as_transformers(m) for m in messages]
+        chat = [m if len(m) == 2 and None not in map(m.get, _PLAIN) else _as_transformers(m) for m in messages]
         final: str | None = None
         if continue_final_message:
             final = chat[-1].get("content")

@@ -75,11 +75,21 @@ def normalise(
     `content` is `content_format` of the template; `knows_developer` says whether its source names that role.
     Raises TemplateRefusedError where the engine would refuse the request.
     """
-    one = _vllm_message if route == "vllm" else _sglang_message
-    result = [one(message, content) for message in messages]
-    if route == "vllm" and not knows_developer and any(message["role"] == "developer" for message in result):
+    if route == "sglang":
+        return [_sglang_message(message, content) for message in messages]
+    plain = content == "string"
+    result = [m if plain and _is_plain(m) else _vllm_message(m, content) for m in messages]
+    if not knows_developer and "developer" in [message["role"] for message in result]:
         result = _without_developer(result)
     return result
+
+
+def _is_plain(message: JsonObject) -> bool:
+    """Tell quickly whether a message is one of those, most of a log, that the route hands on as they are."""
+    if len(message) != 2 or type(message.get("content")) is not str:
+        return False
+    role = message.get("role")
+    return bool(role == "user" or role == "assistant")
 
 
 def normalise_tools(tools: Sequence[JsonObject], *, route: Route = "vllm", choice: Any = None) -> list[JsonObject]:

@@ -54,6 +54,8 @@ class Grouper:
     families: list[_Known] = field(default_factory=list)
     _seen: dict[int, int] = field(default_factory=dict)
     _index: dict[int, int | list[int]] = field(default_factory=dict)
+    _placed: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """The family of heads without their digits, as it was found among so many families."""
 
     def add(self, request: Request) -> int:
         """Give the number of the request's family."""
@@ -73,11 +75,17 @@ class Grouper:
         return self.families[family].name
 
     def _place(self, model: str | None, head: Any) -> int:
-        parts = {hash((model, part)): size for part, size in _parts(head).items()}
+        told = _without_digits(head) if isinstance(head, str) else head
+        key = hash((model, told))
+        placed, among = self._placed.get(key, (0, 0))
+        if among == len(self.families) > 0:
+            return placed
+        parts = {hash((model, part)): size for part, size in _parts(told).items()}
         weight = sum(parts.values())
         best = self._best(parts, weight)
         if best is not None:
             _rename(self.families[best], model, parts)
+            self._placed[key] = best, len(self.families)
             return best
         number = len(self.families)
         lines = tuple(_lines(head)) if isinstance(head, str) else ()
@@ -156,17 +164,16 @@ def plain_text(content: Any) -> str:
 
 
 def _parts(head: Any) -> dict[Any, int]:
-    """Cut a head into parts that can be found again in another head of its template, with their weights.
+    """Cut a head without its digits into parts that another head of its template has too, with their weights.
 
     The word triples of its beginning are always parts; its lines (or sentences) only where there are enough of them, so
     that a short head can still be recognised in a longer one.
     """
     if not isinstance(head, str):
         return dict.fromkeys(_windows(head, 8), 1)
-    text = _without_digits(head)
-    words = text.split(None, _TRIPLE_WORDS)[:_TRIPLE_WORDS]
+    words = head.split(None, _TRIPLE_WORDS)[:_TRIPLE_WORDS]
     parts: dict[Any, int] = dict.fromkeys(_windows(words, 3), _TRIPLE_WEIGHT)
-    lines = {line: len(line) for line in _lines(text)}
+    lines = {line: len(line) for line in _lines(head)}
     if len(lines) >= _FEW_PARTS:
         parts.update(lines)
     return parts

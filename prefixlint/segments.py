@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,8 @@ if TYPE_CHECKING:
     Ids = NDArray[np.uint32]
     Segments = Sequence[int] | Ids
 
-Key = str | bytes | tuple[int, int]
+Key = str | tuple[int, int]
+"""A short text; or, of a long text and of ids, their hash (64 bits of SipHash) and their number, which tell those apart."""
 
 CHUNK = 128
 """Tokens that are interned together where a prompt has few pieces: ids, and long texts."""
@@ -63,13 +63,13 @@ class Store:
 
     def intern_ids(self, ids: Ids) -> int:
         """Give the segment of some token ids, a new one where these are new."""
-        key = _digest(ids.tobytes())
-        segment = self.known.get(key)
-        return self._add(key, None, self._append(ids), ids.size) if segment is None else segment
+        return self._intern(ids.tobytes(), ids)
 
     def intern_chunks(self, ids: Ids) -> array[int]:
         """Give the segments of many token ids, cut into chunks from the start, so that equal starts are equal."""
-        return array("I", (self.intern_ids(ids[at : at + CHUNK]) for at in range(0, ids.size, CHUNK)))
+        data, step = ids.tobytes(), CHUNK * ids.itemsize
+        starts = range(0, len(data), step)
+        return array("I", (self._intern(data[at : at + step], ids, at // ids.itemsize) for at in starts))
 
     def put(self, segments: Sequence[int], ids: Ids, lengths: Sequence[int]) -> None:
         """Store what texts were encoded to, one after the other in `ids`."""
@@ -135,6 +135,15 @@ class Store:
         text = "".join(self.text_of(s) for s in segments[first:last])
         return segments[:first], text, segments[last:]
 
+    def _intern(self, data: bytes, ids: Ids, start: int = 0) -> int:
+        """Give the segment of the ids that some bytes are; they stand in `ids` from `start` on."""
+        size = len(data) // ids.itemsize
+        key = hash(data), size
+        segment = self.known.get(key)
+        if segment is None:
+            return self._add(key, None, self._append(ids[start : start + size]), size)
+        return segment
+
     def _add(self, key: Key, text: str | None, start: int, length: int) -> int:
         segment = self.known[key] = len(self._texts)
         self._texts.append(text)
@@ -174,7 +183,3 @@ def _read_only(ids: Ids) -> Ids:
 def _key(text: str) -> Key:
     """Name a text: itself, or for a long one its hash (64 bits of SipHash) and its length."""
     return text if len(text) < LONG else (hash(text), len(text))
-
-
-def _digest(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=16).digest()

@@ -34,7 +34,7 @@ FAST_FROM = 2_000_000
 
 _BATCH = 4_000_000  # characters handed to a tokenizer library at once, which bounds its copies
 _WAITING = 16_000_000  # characters that may wait for a flush
-_SAMPLE_CHARS = 2_000  # of each end of a sampled prompt, and of a sampled segment
+_SAMPLE_CHARS = 1_000  # of each end of a sampled prompt, and of a sampled segment
 _SAMPLE_FOREIGN = 4  # prompts in other scripts that a check takes besides
 _SAMPLE_SEGMENTS = 24  # of a batch of fastokens, until ten times as many were compared; then
 _SAMPLE_LATER = 4

@@ -31,6 +31,7 @@ _ROLES = {
     "function_call": "assistant",
 }
 _STANDARD = frozenset(("system", "developer", "user", "assistant", "tool"))
+_TOLD = ("user", "assistant", "system")  # the roles of most messages; a tuple, in which anything can be looked for
 
 
 def role_of(name: Any) -> str:
@@ -52,7 +53,7 @@ def openai_chat(body: Mapping[str, Any]) -> Messages | None:
     for position, message in enumerate(messages):
         if not isinstance(message, dict) or "role" not in message:
             return None
-        if _is_canonical(message):
+        if (len(message) == 2 and "content" in message and message["role"] in _TOLD) or _is_canonical(message):
             continue
         if result is messages:
             result = list(messages)
