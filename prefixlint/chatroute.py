@@ -50,6 +50,7 @@ _JOINT = {"vllm": "\n", "sglang": " "}
 _BILLING_HEADER = "x-anthropic-billing-header"  # vLLM drops this line of Claude Code's system prompt
 _SGLANG_KEYS = ("tool_call_id", "name", "phase", "reasoning_content", "tool_calls", "tools", "prefix")
 _PLAIN_MESSAGE = {"role", "content"}
+_HANDED_ON = ("user", "assistant")  # a tuple, since a logged role can be anything
 
 
 def content_format(tree: nodes.Template, source: str, route: Route) -> ContentFormat:
@@ -88,8 +89,7 @@ def _is_plain(message: JsonObject) -> bool:
     """Tell quickly whether a message is one of those, most of a log, that the route hands on as they are."""
     if len(message) != 2 or type(message.get("content")) is not str:
         return False
-    role = message.get("role")
-    return bool(role == "user" or role == "assistant")
+    return message.get("role") in _HANDED_ON
 
 
 def normalise_tools(tools: Sequence[JsonObject], *, route: Route = "vllm", choice: Any = None) -> list[JsonObject]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Segments = Sequence[int] | Ids
 
 Key = str | tuple[int, int]
-"""A short text; or, of a long text and of ids, their hash (64 bits of SipHash) and their number, which tell those apart."""
+"""A short text; of a long one, and of ids, the hash (64 bits of SipHash) and the number, which tells the two apart."""
 
 CHUNK = 128
 """Tokens that are interned together where a prompt has few pieces: ids, and long texts."""

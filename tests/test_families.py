@@ -55,6 +55,29 @@ def test_a_name_early_in_a_short_prompt_does_not_split_a_family():
     assert grouper.name(0)
 
 
+class Forgetful(dict):
+    """What remembers nothing."""
+
+    def __setitem__(self, key, value):
+        pass
+
+
+def test_heads_that_differ_in_digits_are_placed_as_if_each_were_new():
+    rng = random.Random(7)
+    words = ["".join(rng.choices("abcdefghijklm", k=6)) for _ in range(300)]
+    lines = [" ".join(rng.sample(words, 8)) + "." for _ in range(60)]
+    requests = []
+    for _ in range(400):
+        chosen = rng.sample(lines[: rng.choice((8, 20, len(lines)))], rng.randint(2, 8))
+        requests += [chat("\n".join([f"It is {rng.randint(0, 99)}:00.", *chosen])) for _ in range(rng.randint(1, 3))]
+    rng.shuffle(requests)
+    numbers, grouper = families(requests)
+    forgetful = Grouper(_placed=Forgetful())
+    assert numbers == [forgetful.add(r) for r in requests]
+    assert [f.name for f in grouper.families] == [f.name for f in forgetful.families]
+    assert len(grouper.families) > 3
+
+
 def test_two_templates_are_two_families_though_both_begin_alike():
     a = "You are a helpful assistant.\n" + RULES
     b = "You are a helpful assistant.\n" + "\n".join(

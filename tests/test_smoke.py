@@ -7,7 +7,10 @@ import sys
 from importlib import metadata, resources
 from pathlib import Path
 
+import pytest
+
 import prefixlint
+from prefixlint.__main__ import _leave
 
 DEMO = Path(__file__).parents[1] / "fixtures" / "logs" / "demo.jsonl"
 EXTRAS = (
@@ -42,6 +45,42 @@ def test_version_is_that_of_the_package():
     assert done.returncode == 0
     assert prefixlint.__version__ in done.stdout
     assert metadata.version("prefixlint") == prefixlint.__version__
+
+
+def scripted(before: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the program in an interpreter that has run some statements first."""
+    code = (
+        f"import sys; sys.argv = {['prefixlint', *arguments]!r}\n{before}\nfrom prefixlint.__main__ import run; run()"
+    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=60, check=False)
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(("--version",), 0), (("analyze",), 2), (("--no-such-option",), 2)])
+def test_the_end_is_quick_but_leaves_nothing_undone(arguments, code):
+    done = scripted("import atexit; atexit.register(print, 'handled at the end')", *arguments)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (code, "handled at the end")
+
+
+def test_threads_are_waited_for():
+    done = scripted(
+        "import threading, time\n"
+        "threading.Thread(target=lambda: (time.sleep(0.5), print('done by the thread'))).start()",
+        "--version",
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "done by the thread")
+
+
+def test_an_output_that_is_closed_ends_without_a_traceback():
+    for before in ("sys.stdout.close()", "sys.stdout = None", "import os; os.close(1)"):
+        done = scripted(before, "analyze")
+        assert "Traceback" not in done.stderr
+        assert "no log was named" in done.stderr
+
+
+def test_a_message_is_no_exit_code():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "_exit", lambda code: pytest.fail(f"left with {code}"))
+        _leave("what happened")
 
 
 def test_the_demo_log_gives_a_report():
