@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]
 
-LIMIT = 4_000_000
-"""Accesses that are held at once, at about 100 bytes each; a log with more is sampled."""
+LIMIT = 400_000
+"""Accesses that are held at once, at about 115 bytes each while curves are made; a log with more is sampled.
+
+A repeated log has no more distinct text, so that they would be most of what its analysis holds.
+"""
 
 
 @dataclass(frozen=True, slots=True)
