@@ -185,7 +185,8 @@ class Study:
         account = self.account
         if fixes:
             unlimited = replace(material.bounded, served={}, limits={})
-            account = accounts.account(replace(material, table=final.table, replay=final.replay, bounded=unlimited))
+            fixed = replace(material, table=final.table, replay=final.replay, bounded=unlimited, findings=())
+            account = accounts.account(fixed)
         changed = Counter(n for choice, _ in variants for n in choice)
         return Gains(
             fixes, not_tried, order, base, final, account, free, limited, self.where, changed, len(self.unchanged)

@@ -31,7 +31,7 @@ def said_otherwise(code, word, after):
     )
 
 
-NO_REWRITE = {"PFX307", "PFX504"}
+NO_REWRITE = {"PFX307"}
 WAYS = [
     (code, number)
     for code, ways in sorted(plantedcauses.CAUSES.items())
@@ -201,13 +201,26 @@ def test_families_and_what_stays_lost(tmp_path):
 
 
 def test_a_cause_that_no_rewrite_cures_is_named_with_a_reason(tmp_path):
-    bodies = planting.Planted(2, (), 40).bodies()
+    planted = planting.Planted(2, ("PFX307",), 80)
+    planting.CAUSES["PFX307"] = plantedcauses.CAUSES["PFX307"]
+    result = pipeline.analyze([str(planted.write(tmp_path / "log.jsonl"))])
+    assert {f.rule.code for f in result.findings} == {"PFX307"}
+    assert [(one.rules, "schema" in one.reason) for one in result.not_tried] == [(("PFX307",), True)]
+    assert result.what_if == ()
+
+
+def test_a_setting_is_that_of_the_first_turn(tmp_path):
+    bodies = planting.Planted(2, (), 60, clean=1).bodies()
     for number, body in enumerate(bodies):
-        body["reasoning_effort"] = "high" if number % 2 else "low"
-    result = pipeline.analyze([str(write(tmp_path / "log.jsonl", bodies))])
-    assert {f.rule.code for f in result.findings} >= {"PFX504"}
-    reasons = {rule: one.reason for one in result.not_tried for rule in one.rules}
-    assert "settings" in reasons["PFX504"]
+        if number % 3:
+            body["reasoning_effort"] = ("low", "high")[number % 2]
+    _, rewritten = fixed(write(tmp_path / "log.jsonl", bodies), tmp_path / "out.jsonl")
+    efforts = {}
+    for body in rewritten:
+        opening = body["messages"][1]["content"]
+        assert body.get("reasoning_effort") == efforts.setdefault(opening, body.get("reasoning_effort"))
+    assert len(efforts) > 5
+    assert {None, "low", "high"} >= set(efforts.values())
 
 
 def test_a_fault_of_a_rewrite_costs_gains_and_nothing_else(tmp_path, monkeypatch):

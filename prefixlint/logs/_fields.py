@@ -48,7 +48,7 @@ __all__ = [
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _LONGEST_FIELD = 256
-_PARAMS = (
+PARAMS = (
     "chat_template_kwargs",
     "chat_template",
     "reasoning_effort",
@@ -280,10 +280,10 @@ def _since(start: float, values: Mapping[str, Any], names: tuple[str, ...]) -> f
 
 def params_of(body: Mapping[str, Any]) -> Mapping[str, Any]:
     """Give the arguments that reach the chat template or break caches; `extra_body` of clients is looked into."""
-    found = {name: body[name] for name in _PARAMS if name in body}
+    found = {name: body[name] for name in PARAMS if name in body}
     extra = body.get("extra_body")
     if isinstance(extra, dict):
-        found |= {name: extra[name] for name in _PARAMS if name in extra}
+        found |= {name: extra[name] for name in PARAMS if name in extra}
     return found or _NOTHING
 
 

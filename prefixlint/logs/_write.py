@@ -9,18 +9,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import orjson
 
 from prefixlint.errors import UsageError
-from prefixlint.logs import Record, _detect
+from prefixlint.logs import Format, Record, _convert, _detect, _fields, anthropic_messages, openai_chat
 from prefixlint.logs._parse import maybe
 from prefixlint.logs._records import Raw
-from prefixlint.model import Request, Skip
+from prefixlint.model import Content, Request, Skip
 
 _USAGE = frozenset({"usage", "usageMetadata", "usage_metadata", "timings", "token_usage", "tokenUsage"})
 _KEYS = ("cache_salt", "prompt_cache_key")  # what separates caches and stands in a body
+_AROUND = (*_KEYS, *_fields.PARAMS)
 _DEPTH = 8
 
 
@@ -29,6 +31,9 @@ def with_body(request: Request, body: Any) -> Request | None:
 
     What the log reports of the request's tokens is left out: it is not known of the new one.
     """
+    content = _content(request.format, body)
+    if content is not None and not any(body.get(key) != request.body.get(key) for key in _AROUND):
+        return replace(request, content=content, usage=None, body=body)
     changed = _read(request, body)
     if changed is None:
         return None
@@ -37,15 +42,28 @@ def with_body(request: Request, body: Any) -> Request | None:
     return replace(request, content=changed.content, params=changed.params, namespace=namespace, usage=None, body=body)
 
 
+def _content(name: str, body: Any) -> Content | None:
+    """Read a body of the two most common dialects without what stands around its prompt."""
+    if name == openai_chat.NAME:
+        content = _convert.openai_chat(body)
+        return None if content is None or openai_chat.is_foreign(body) else content
+    return _convert.anthropic(body) if name == anthropic_messages.NAME else None
+
+
 def _read(request: Request, body: Any) -> Request | None:
     """Read a body with the reader of its request's format, or with that of the dialect it is in."""
     record = Record(request.path, request.line, "json", body, body, {}, request.part)
-    form = _detect.named(request.format)
+    form = _form(request.format)
     found = None
     if getattr(form, "BODY", False):
         found = form.reader().feed(record)
     items = list(found) if found is not None else _detect.in_dialect(record, body)
     return next((item for item in items if isinstance(item, Request)), None)
+
+
+@cache
+def _form(name: str) -> Format:
+    return _detect.named(name)
 
 
 def _namespace(old: Request, new: Request) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ _REASONS: Mapping[str, str] = {
     "PFX501": "where markers belong depends on the provider's rules; text does not change",
     "PFX502": "a prompt below the minimum has nothing to gain",
     "PFX503": "the key is set outside the prompt, by what routes the requests",
-    "PFX504": "the settings are what was asked of the model",
+    "PFX504": "another model is not asked for in a log",
     "PFX701": "it is a setting of the server",
     "PFX703": "routing is the fleet's; --replicas and --route try it",
 }
