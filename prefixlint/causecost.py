@@ -88,10 +88,13 @@ class Measure:
     rows: NDArray[np.intp]
     misses: Mapping[str, Mapping[MissCause, Counts]]
 
-    def ranked(self, findings: Sequence[LogFinding], found: Mapping[int, Pair]) -> list[LogFinding]:
-        """Give the findings with their losses, the most costly first."""
+    def ranked(
+        self, findings: Sequence[LogFinding], found: Mapping[int, Pair], where: slice = slice(None)
+    ) -> list[LogFinding]:
+        """Give the findings with their losses in the requests that `where` selects, the most costly first."""
         totals = [dict.fromkeys(self.misses, 0) for _ in findings]
-        for position, row in enumerate(self.rows.tolist()):
+        for position in range(*where.indices(self.rows.size)):
+            row = int(self.rows[position])
             pair = found.get(row)
             if pair is not None:
                 for name in self.misses:

@@ -64,7 +64,8 @@ def build(material: Material, account: Account) -> Analysis:
     if material.on_request is not None:
         for line in _request_lines(material, account):
             material.on_request(line)
-    findings = causecost.Measure(material.table, material.rows, account.misses).ranked(material.findings, account.pairs)
+    measure = causecost.Measure(material.table, material.rows, account.misses)
+    findings = measure.ranked(material.findings, account.pairs, where)
     return Analysis(
         input=_input(material),
         notes=notes,

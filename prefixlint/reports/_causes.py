@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from prefixlint.findings import Severity
 from prefixlint.logfindings import LogFinding
+from prefixlint.model import MissCause
 from prefixlint.reports import Look
 from prefixlint.reports._terminal import Style, columns, count, percent, shorten, table, visible, wrap
 from prefixlint.results import Analysis, StaticFinding
@@ -25,7 +28,22 @@ def causes(result: Analysis, style: Style, width: int) -> list[str]:
         lines += _cause(finding, result, style, width)
     if len(result.findings) > _SHOWN:
         lines.append(style.dim(f"and {many(len(result.findings) - _SHOWN, 'more cause')}; all are in --format json"))
-    return lines
+    return lines + [style.dim(line) for text in _sums(result) for line in wrap(text, width)]
+
+
+def _sums(result: Analysis) -> Iterator[str]:
+    """Say for engines that what the causes cost, and what no cause explains, is what diverged."""
+    alike: dict[str, list[str]] = {}
+    for engine in result.engines:
+        known = sum((finding.tokens_lost or {}).get(engine.engine, 0) for finding in result.findings)
+        diverged, other = engine.misses.get(MissCause.DIVERGED, 0), "seen before, but behind a difference"
+        if known > diverged:
+            diverged += engine.misses.get(MissCause.NAMESPACE, 0)
+            other += " or in another namespace"
+        if diverged:
+            text = f"{count(known)} of these causes + {count(diverged - known)} unexplained = {count(diverged)} {other}"
+            alike.setdefault(text, []).append(engine.engine)
+    yield from (f"{', '.join(engines)}, tokens: {text}." for text, engines in alike.items())
 
 
 def _cause(finding: LogFinding, result: Analysis, style: Style, width: int) -> list[str]:

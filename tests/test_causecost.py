@@ -1,0 +1,61 @@
+"""Losses of causes add up: with what is unexplained they are what diverged, and nothing is counted twice."""
+
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import planting
+from planting import Planted
+
+from prefixlint import causecost, pipeline
+from prefixlint.model import MissCause
+from prefixlint.reports import Look
+from prefixlint.reports import text as report
+
+
+def analyse(folder, planted, **options):
+    path = planted.write(folder / "log.jsonl")
+    return pipeline.analyze([str(path)], pipeline.Options(what_if=(), **options))
+
+
+@pytest.mark.parametrize("kind", [("PFX101", "PFX402"), ("PFX304+PFX101", "PFX401"), ("PFX503",)])
+def test_each_request_belongs_to_one_cause_at_most(kind, tmp_path):
+    result = analyse(tmp_path, Planted(6, kind, 150))
+    ends = Counter(s.row for f in result.findings for s in f.sightings if s.first)
+    assert max(ends.values()) == 1
+    assert set(causecost.pairs(result.findings)) == set(ends)
+
+
+@pytest.mark.parametrize("kind", [("PFX101", "PFX402"), ("PFX304+PFX101", "PFX401")])
+def test_losses_and_what_is_unexplained_are_what_diverged(kind, tmp_path):
+    result = analyse(tmp_path, Planted(6, kind, 150))
+    text = report.analysis(result, Look(width=300))
+    for engine in result.engines:
+        known = sum(f.tokens_lost[engine.engine] for f in result.findings)
+        diverged = engine.misses[MissCause.DIVERGED]
+        assert 0.9 * diverged <= known <= diverged
+        line = next(line for line in text.splitlines() if "unexplained" in line and engine.engine in line)
+        numbers = [int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*(?= )", line.partition("tokens: ")[2])]
+        assert numbers == [known, diverged - known, diverged]
+
+
+def test_what_another_namespace_holds_is_the_loss_of_a_changing_salt(monkeypatch, tmp_path):
+    monkeypatch.setattr(planting, "CAUSES", {"PFX503": planting.CAUSES["PFX503"][1:]})
+    result = analyse(tmp_path, Planted(6, ("PFX503",), 150))
+    (finding,) = result.findings
+    (engine,) = [e for e in result.engines if e.engine == "sglang"]
+    assert finding.tokens_lost["sglang"] > engine.misses.get(MissCause.DIVERGED, 0)
+    assert "behind a difference or in another namespace" in report.analysis(result, Look(width=300))
+
+
+def test_a_warm_up_is_left_out_of_losses(tmp_path):
+    planted = Planted(6, ("PFX101",), 150)
+    whole, later = (analyse(tmp_path, planted, warmup=n) for n in (0, 100))
+    lost = [result.findings[0].tokens_lost["sglang"] for result in (whole, later)]
+    diverged = next(e for e in later.engines if e.engine == "sglang").misses[MissCause.DIVERGED]
+    assert 0 < lost[1] <= diverged < lost[0]
