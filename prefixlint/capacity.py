@@ -301,22 +301,24 @@ def write_ttl_hits(
 
 
 def _alive(times: Floats, new: Bools, lifetime: float) -> Bools:
-    """Say of each use of a block, blocks one after the other, whether what was written last has not expired.
-
-    Behind a longer break it has in any case, and in a run without one that is short as a whole it has not.
-    """
+    """Say of each use of a block, blocks one after the other, whether what was written last has not expired."""
     begins = new.copy()
-    begins[1:] |= np.diff(times) > lifetime
-    alive = ~begins
-    starts = np.flatnonzero(begins)
-    stops = np.append(starts[1:], times.size)[: starts.size]
-    long = times[stops - 1] - times[starts] > lifetime
-    for start, stop in zip(starts[long].tolist(), stops[long].tolist(), strict=True):
-        written = times[start]
-        for at, time in enumerate(times[start:stop].tolist(), start):
-            if time - written > lifetime:
-                alive[at] = False
-                written = time
+    begins[1:] |= np.diff(times) > lifetime  # what was not used for so long is written anew
+    heads = np.flatnonzero(begins)
+    part = np.cumsum(begins) - 1
+    age = times - times[heads[part]] if heads.size else np.empty(0)
+    alive = ~begins & (age <= lifetime)
+    # only where uses went on for longer than a lifetime does it matter which of them wrote
+    long = np.zeros(heads.size, bool)
+    long[part[age > lifetime]] = True
+    rest = np.flatnonzero(long[part]) if heads.size else heads
+    written, kept = 0.0, []
+    for time, first in zip(times[rest].tolist(), begins[rest].tolist(), strict=True):
+        lives = not first and time - written <= lifetime
+        kept.append(lives)
+        if not lives:
+            written = time
+    alive[rest] = kept
     return alive
 
 
