@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import stat
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,25 +47,41 @@ class _Files:
     data: dict[str, bytes] = field(default_factory=dict)
     declared: Declared = NOTHING
     errors: list[Diagnostic] = field(default_factory=list)
+    refused: set[str] = field(default_factory=set)
 
     def source(self, path: str) -> SourceFile | None:
         data = self.read(path)
         return None if data is None else SourceFile(path, data, self.declared)
 
     def read(self, path: str) -> bytes | None:
-        if path not in self.data:
-            full = self.root / path
+        if path not in self.data and path not in self.refused:
             try:
-                if full.stat().st_size > discover.MAX_BYTES:
-                    self.errors.append(
-                        Diagnostic(path, 0, "too-large", f"larger than {discover.MAX_BYTES:,} bytes: not read")
-                    )
-                    return None
-                self.data[path] = full.read_bytes()
+                self.data[path] = self._bytes(path)
+            except _RefusedError as error:
+                self.refused.add(path)
+                self.errors.append(Diagnostic(path, 0, error.slug, str(error)))
             except OSError as error:
-                self.errors.append(Diagnostic(path, 0, "unreadable", f"cannot be read: {error.strerror or error}"))
-                return None
-        return self.data[path]
+                self.refused.add(path)
+                message = f"cannot be read: {error.strerror or error}"
+                self.errors.append(Diagnostic(path, 0, "unreadable", message))
+        return self.data.get(path)
+
+    def _bytes(self, path: str) -> bytes:
+        full = self.root / path
+        status = full.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise _RefusedError("not-a-file", "no file but a pipe or a device: not read")
+        if status.st_size > discover.MAX_BYTES:
+            raise _RefusedError("too-large", f"larger than {discover.MAX_BYTES:,} bytes: not read")
+        return full.read_bytes()
+
+
+class _RefusedError(Exception):
+    """A file that is not read, and why."""
+
+    def __init__(self, slug: str, message: str) -> None:
+        super().__init__(message)
+        self.slug = slug
 
 
 def enabled(config: LintConfig, known: Mapping[str, Rule]) -> dict[str, Rule]:
@@ -158,7 +175,8 @@ def _kept(
     outcome = replace(outcome, errors=(*outcome.errors, *sinkcheck.problems(files.declared, project)))
     kept = Kept(outcome, tuple(wanted), tuple(files.errors))
     if key is not None and not any(error.slug == "check-crashed" for error in kept.outcome.errors):
-        store.keep(key, outcomecache.encode(kept))
+        with contextlib.suppress(TypeError):  # a path that is not UTF-8 cannot be kept
+            store.keep(key, outcomecache.encode(kept))
     return kept
 
 

@@ -116,7 +116,8 @@ def _region(place: Region, *, whole: bool = False) -> dict[str, int]:
 
 def _artifact(path: str, result: CheckResult) -> dict[str, str]:
     shown = from_base(path, result.root, repository_of(result.root))
-    return {"uri": f"file://{quote(shown)}" if shown.startswith("/") else quote(shown)}
+    quoted = quote(shown, errors="surrogateescape")  # a name need not be UTF-8
+    return {"uri": f"file://{quoted}" if shown.startswith("/") else quoted}
 
 
 def _fix(fix: Fix, result: CheckResult) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def _block(finding: Finding, result: CheckResult, *, color: bool) -> str:
     line, column = position(data, finding.span.start)
     end_line, end_column = position(data, finding.span.end)
     width = len(str(line))
-    source, shift = _source_line(data, line, column)
+    source, shift = _source_line(data, finding.span.start, column)
     stop = end_column if end_line == line else len(source) + shift + 1
     carets = " " * (column - 1 - shift) + "^" * max(1, min(stop - column, len(source) - (column - 1 - shift)))
     bar = _paint("|", "dim", color)
@@ -89,18 +89,16 @@ def _cell(finding: Finding, data: bytes) -> str:
     return f" (cell {found[0]}, line {found[1]})" if found else ""
 
 
-def _source_line(data: bytes, line: int, column: int) -> tuple[str, int]:
-    """Give the text of a line, cut around a column if it is long, tabs as one space.
+def _source_line(data: bytes, offset: int, column: int) -> tuple[str, int]:
+    """Give the text of the line around a byte, cut around its column if it is long, tabs as one space.
 
-    And how many characters were cut.
+    And how many characters were cut. A line may be a megabyte long: it is cut before anything else is done with it.
     """
-    found = data.split(b"\n", line)
-    source = found[line - 1].decode("utf-8", "replace").rstrip("\r").replace("\t", " ") if len(found) >= line else ""
-    source = "".join(character if character.isprintable() else "?" for character in source)
-    if len(source) <= _MAX_LINE:
-        return source, 0
-    shift = max(0, min(column - 1 - _MAX_LINE // 2, len(source) - _MAX_LINE))
-    return source[shift : shift + _MAX_LINE], shift
+    start, stop = data.rfind(b"\n", 0, offset) + 1, data.find(b"\n", offset)
+    source = data[start : stop if stop >= 0 else len(data)].decode("utf-8", "replace").rstrip("\r")
+    shift = max(0, min(column - 1 - _MAX_LINE // 2, len(source) - _MAX_LINE)) if len(source) > _MAX_LINE else 0
+    kept = source[shift : shift + _MAX_LINE].replace("\t", " ")
+    return "".join(character if character.isprintable() else "?" for character in kept), shift
 
 
 def _statistics(result: CheckResult) -> str:

@@ -16,7 +16,7 @@ from prefixlint.project import Project
 from prefixlint.prompts import Choice, Hole, Include, Message, Node, Prompt, Repeat, Span
 from prefixlint.render import Renderer
 from prefixlint.resolve import Frame, Resolver
-from prefixlint.sources import Sink, Summary
+from prefixlint.sources import Diagnostic, Sink, Summary
 from prefixlint.sources._pysinks import MESSAGE_CLASSES, SYSTEM_KEYS, is_message_call, looks_like_messages
 from prefixlint.speech import is_addressed, is_code
 from prefixlint.values import (
@@ -54,6 +54,7 @@ class Linked:
     resolver: Resolver
     renderer: Renderer
     prompts: dict[str, list[Prompt]] = field(default_factory=lambda: defaultdict(list))
+    problems: list[Diagnostic] = field(default_factory=list)
 
     def frame(self, summary: Summary, sink: Sink) -> Frame:
         """Give the frame of a sink."""
@@ -78,7 +79,12 @@ def link(project: Project, paths: Iterable[str]) -> Linked:
     work.sort(key=lambda item: (item[0], item[1], item[2].path, item[3].start))
     for _, _, summary, sink in work:
         linked.renderer.start()
-        for prompt in _prompts(linked, summary, sink, renders):
+        try:
+            prompts = list(_prompts(linked, summary, sink, renders))
+        except RecursionError:
+            linked.problems.append(Diagnostic(summary.path, 0, "too-deep", "nested too deeply to be followed"))
+            continue
+        for prompt in prompts:
             places = set(_places(prompt))
             if places and not places <= covered:
                 covered |= places
@@ -86,17 +92,21 @@ def link(project: Project, paths: Iterable[str]) -> Linked:
     return linked
 
 
+_DEPTH = 20
+"""Sums inside sums that are looked into for their size."""
 _INCLUDING = 1000
 """Weight of an include: the file that includes shows more than the one included."""
 
 
-def _size(value: Value) -> int:
+def _size(value: Value, depth: int = 0) -> int:
     value = bare(value)
+    if depth > _DEPTH:
+        return 1
     if isinstance(value, Seq):
         return len(value.items)
     if isinstance(value, Call) and (dotted(value.func) or "").startswith("jinja."):
         return _INCLUDING
-    return sum(map(_size, value.parts)) + 1 if isinstance(value, Join) else 1
+    return sum(_size(part, depth + 1) for part in value.parts) + 1 if isinstance(value, Join) else 1
 
 
 def _places(prompt: Prompt) -> Iterator[tuple[str, int]]:

@@ -30,6 +30,7 @@ def run(project: Project, paths: Iterable[str], rules: Mapping[str, Rule], min_t
     linked = link(project, wanted)
     context = Context(linked, wanted, tuple(_places(linked)), min_tokens)
     errors = [problem for path in wanted if (summary := project.summary(path)) for problem in summary.diagnostics]
+    errors += linked.problems
     found: list[Finding] = []
     available = checks()
     for rule, name in ((each, word) for each in rules.values() for word in each.check.split()):

@@ -27,7 +27,7 @@ _SNIFFED = 5
 
 def is_log(path: Path) -> bool:
     """Tell by its first records whether a file is a request log."""
-    if not path.name.lower().endswith(ENDINGS):
+    if not path.name.lower().endswith(ENDINGS) or not path.is_file():
         return False
     from prefixlint import logs
     from prefixlint.model import Request

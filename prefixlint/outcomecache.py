@@ -44,7 +44,8 @@ def key(
     """
     digest = hashlib.blake2b(digest_size=16)
     told = [[r.code, r.name, r.check, int(r.severity), repr(sorted(r.params.items())), r.help] for r in rules.values()]
-    digest.update(orjson.dumps([_program(), repr(settings), sorted(asked), told]))
+    digest.update(orjson.dumps([_program(), repr(settings), told]))
+    digest.update("\0".join(sorted(asked)).encode(errors="surrogateescape"))
     newest = 0
     for path in sorted(paths):
         try:

@@ -7,7 +7,10 @@ elsewhere, a file read at run time) counts as `UNKNOWN_TOKENS`.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate
 
 from prefixlint import volatility
 from prefixlint.prompts import Hole, Origin, Period, Prompt, Scope, Segment, Span, Text, Volatility, flatten
@@ -63,15 +66,41 @@ class Place:
 def places(prompt: Prompt) -> list[Place]:
     """Give the places of a prompt in the order in which a model reads them."""
     segments = flatten(prompt)
-    sizes = [_size(segment) for segment in segments]
-    widest = _widest(segments, sizes)
+    table = _Table(prompt, segments)
     out: list[Place] = []
     for index, segment in enumerate(segments):
         if isinstance(segment.node, Hole):
             for origin in _reasons(segment.node):
-                place = _place(prompt, segments, sizes, widest, index, segment.node, origin)
-                out.append(place)
+                out.append(_place(table, index, segment.node, origin))  # noqa: PERF401 (two loops deep)
     return _masked(out, segments)
+
+
+class _Table:
+    """The segments of a prompt with the static tokens up to each, for each choice of branches that a place is in."""
+
+    def __init__(self, prompt: Prompt, segments: list[Segment]) -> None:
+        self.prompt = prompt
+        self.segments = segments
+        self._sizes = [_size(segment) for segment in segments]
+        self._widest = _widest(segments, self._sizes)
+        self._sums: dict[tuple[tuple[int, int], ...], list[float]] = {}
+        self._ends = {segment.message: index + 1 for index, segment in enumerate(segments)}
+
+    def sums(self, index: int) -> list[float]:
+        """Give the static tokens in front of each segment that stand beside the segment at `index`."""
+        own = self.segments[index].branch
+        if own not in self._sums:
+            taken = {**self._widest, **dict(own)}
+            self._sums[own] = [0.0, *accumulate(map(partial(self._counted, taken), self.segments, self._sizes))]
+        return self._sums[own]
+
+    @staticmethod
+    def _counted(taken: Mapping[int, int], segment: Segment, size: float) -> float:
+        return size if all(taken[choice] == branch for choice, branch in segment.branch) else 0.0
+
+    def end(self, message: int) -> int:
+        """Give the number of the segment behind a message."""
+        return self._ends[message]
 
 
 def _reasons(hole: Hole) -> list[Origin]:
@@ -121,37 +150,19 @@ def _widest(segments: list[Segment], sizes: list[float]) -> dict[int, int]:
     return {choice: max(branches, key=lambda b: (branches[b], -b)) for choice, branches in totals.items()}
 
 
-def _place(  # noqa: PLR0917 (the tables of one prompt)
-    prompt: Prompt,
-    segments: list[Segment],
-    sizes: list[float],
-    widest: dict[int, int],
-    index: int,
-    hole: Hole,
-    origin: Origin,
-) -> Place:
-    segment = segments[index]
-    own = dict(segment.branch)
+def _place(table: _Table, index: int, hole: Hole, origin: Origin) -> Place:
+    segment, prompt = table.segments[index], table.prompt
     newest = _is_newest(prompt, segment)
-    behind = before = 0.0
-    for other, size in enumerate(sizes):
-        if not size:
-            continue
-        candidate = segments[other]
-        if any(own.get(choice, widest[choice]) != branch for choice, branch in candidate.branch):
-            continue
-        if other < index:
-            before += size
-        elif not newest or candidate.message == segment.message:
-            behind += size
+    sums = table.sums(index)
+    end = table.end(segment.message) if newest else len(table.segments)
     history = _history_after(prompt, segment)
     return Place(
         prompt=prompt,
         hole=hole,
         origin=origin,
         role=segment.role,
-        behind=round(behind),
-        before=round(before),
+        behind=round(sums[end] - sums[index]),
+        before=round(sums[index]),
         open_ended=history or segment.role in HEAD,
         newest=newest,
         repeated=segment.repeated,

@@ -60,7 +60,7 @@ class SummaryCache:
         kind = sources.kind_of(file)
         if kind is None:
             return None
-        said = [self._salt, file.path.encode(), repr(file.declared).encode(), file.data]
+        said = [self._salt, file.path.encode(errors="surrogateescape"), repr(file.declared).encode(), file.data]
         key = hashlib.blake2b(b"\0".join(said), digest_size=16).digest()
         if self._connection is not None:
             with contextlib.suppress(sqlite3.Error, ValueError, KeyError, IndexError, TypeError):

@@ -145,7 +145,8 @@ def fingerprint(finding: Finding, data: bytes, seen: Counter[str]) -> str:
     stop = data.find(b"\n", finding.span.start)
     line = data[start : stop if stop >= 0 else None].strip()
     inner = data[finding.span.start : finding.span.end][:200]
-    base = b"\0".join([finding.rule.code.encode(), finding.span.path.encode(), line, inner])
+    path = finding.span.path.encode(errors="surrogateescape")
+    base = b"\0".join([finding.rule.code.encode(), path, line, inner])
     digest = hashlib.blake2b(base, digest_size=8).hexdigest()
     seen[digest] += 1
     if seen[digest] > 1:

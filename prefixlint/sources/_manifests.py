@@ -15,6 +15,8 @@ from prefixlint.textmap import offset
 from prefixlint.values import Lit
 
 _MAX_DEPTH = 60
+_MAX_NODES = 200_000
+"""Nodes of one file that are visited, those behind an anchor each time that it is used."""
 _COMMAND = ("entrypoint", "command", "cmd")
 _ARGS = re.compile(r"(?i)(?:^|.*[_a-z])args\Z")
 _REPLICAS = ("replicas", "replicaCount", "minReplicas", "min_replicas", "scale", "num_replicas")
@@ -100,10 +102,12 @@ class _Walker:
         self.whole = whole
         self.around = around
         self.path: set[int] = set()
+        self.left = _MAX_NODES
 
     def visit(self, node: Any, around: Mapping[str, Setting], depth: int) -> Iterator[Start]:
-        """Visit a node; what contains itself or lies too deep ends there."""
-        if depth > _MAX_DEPTH or id(node) in self.path:
+        """Visit a node; what contains itself or lies too deep ends there, and anchors that multiply end somewhere."""
+        self.left -= 1
+        if depth > _MAX_DEPTH or id(node) in self.path or self.left < 0:
             return
         self.path.add(id(node))
         kind = type(node).__name__

@@ -33,6 +33,8 @@ from prefixlint.values import (
 )
 from prefixlint.wordset import word_set
 
+_MAX_ITEMS = 2_000
+"""Elements of a list or dict that are read: longer ones are tables of data."""
 _MARK = 160
 """Literals up to this length are mapped to bytes only if a placeholder may be in them: `{`, `%`, `$`, `<`."""
 
@@ -189,7 +191,7 @@ def _may_be_text(value: Value) -> bool:
 
 def _sequence(kind: str) -> Callable[[Any, Scope], Value]:
     def handler(node: ast.List | ast.Tuple | ast.Set, scope: Scope) -> Value:
-        return Seq(kind, tuple(lower(item, scope) for item in node.elts), *scope.at(node))
+        return Seq(kind, tuple(lower(item, scope) for item in node.elts[:_MAX_ITEMS]), *scope.at(node))
 
     return handler
 
@@ -197,7 +199,7 @@ def _sequence(kind: str) -> Callable[[Any, Scope], Value]:
 def _dict(node: ast.Dict, scope: Scope) -> Value:
     entries = tuple(
         (None if key is None else lower(key, scope), lower(value, scope))
-        for key, value in zip(node.keys, node.values, strict=True)
+        for key, value in zip(node.keys[:_MAX_ITEMS], node.values[:_MAX_ITEMS], strict=True)
     )
     value = Map(entries, *scope.at(node))
     _pysinks.of_dict(value, scope)

@@ -17,7 +17,7 @@ PROMPT_PATH = re.compile(
     r"(?:^|[/_.-])(?:sys|system)?(?:prompts?|personas?|instructions?|skprompt)(?:[/_.-]|$)|(?:^|/)templates?/(?:agents?|llm|chat|prompts?)/",
     re.IGNORECASE,
 )
-MAX_BYTES = 2_000_000
+MAX_BYTES = 1_000_000
 """Larger text files hold data, not prompts."""
 
 _STRIDE = 512

@@ -106,7 +106,7 @@ def _yaml(whole: Lit) -> Iterator[Tree]:
     loader_class = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         for node in yaml.compose_all(whole.text, Loader=loader_class):
-            yield _tree(node, whole, 0, set())
+            yield _tree(node, whole, 0, set(), {})
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise _UnreadableError(str(getattr(error, "problem", error)), mark.line + 1 if mark else 0) from None
@@ -114,19 +114,28 @@ def _yaml(whole: Lit) -> Iterator[Tree]:
         raise _UnreadableError(str(error), 0) from None
 
 
-def _tree(node: Any, whole: Lit, depth: int, inside: set[int]) -> Tree:
-    """Give strings with their places; anchors that contain themselves and deep nesting end there."""
+def _tree(node: Any, whole: Lit, depth: int, inside: set[int], made: dict[int, Tree]) -> Tree:
+    """Give strings with their places; anchors that contain themselves and deep nesting end there.
+
+    `made` are the nodes read so far: what an anchor names is made once, however often it is used.
+    """
     if depth > 60 or id(node) in inside:
         return None
+    if id(node) not in made:
+        made[id(node)] = _made(node, whole, depth, inside, made)
+    return made[id(node)]
+
+
+def _made(node: Any, whole: Lit, depth: int, inside: set[int], made: dict[int, Tree]) -> Tree:
     kind = type(node).__name__
     if kind == "ScalarNode":
         return _scalar(node, whole) if node.tag == "tag:yaml.org,2002:str" else None
     inside = inside | {id(node)}
     if kind == "SequenceNode":
-        return [_tree(item, whole, depth + 1, inside) for item in node.value]
+        return [_tree(item, whole, depth + 1, inside, made) for item in node.value]
     if kind == "MappingNode":
         return {
-            str(key.value): _tree(value, whole, depth + 1, inside)
+            str(key.value): _tree(value, whole, depth + 1, inside, made)
             for key, value in node.value
             if type(key).__name__ == "ScalarNode"
         }
@@ -177,11 +186,15 @@ def _placed(value: Any, whole: Lit) -> Tree:
 
 def _prompts(trees: list[Tree], path: str) -> Iterator[tuple[str, str, str, Value]]:
     strong = _texts.PROMPT_PATH.search(path) is not None
+    seen: set[int] = set()
     for tree in trees:
-        yield from _visit(tree, "", strong, path)
+        yield from _visit(tree, "", strong, path, seen)
 
 
-def _visit(tree: Tree, key: str, strong: bool, path: str) -> Iterator[tuple[str, str, str, Value]]:
+def _visit(tree: Tree, key: str, strong: bool, path: str, seen: set[int]) -> Iterator[tuple[str, str, str, Value]]:
+    if id(tree) in seen and isinstance(tree, (list, dict)):
+        return
+    seen.add(id(tree))
     if isinstance(tree, list):
         messages = _messages(tree, path)
         if messages is not None:
@@ -192,7 +205,7 @@ def _visit(tree: Tree, key: str, strong: bool, path: str) -> Iterator[tuple[str,
             if found is not None:
                 yield found
             else:
-                yield from _visit(item, key, strong, path)
+                yield from _visit(item, key, strong, path, seen)
     elif isinstance(tree, dict):
         whole = _promptfiles.known(tree, key, path)
         if whole is not None:
@@ -212,7 +225,7 @@ def _visit(tree: Tree, key: str, strong: bool, path: str) -> Iterator[tuple[str,
                     if value is not None:
                         yield ("messages" if isinstance(value, Seq) else "text"), role, name, value
             else:
-                yield from _visit(inner, name, strong, path)
+                yield from _visit(inner, name, strong, path, seen)
 
 
 _AGENT = ("role", "backstory", "goal")

@@ -41,6 +41,8 @@ def claims(file: SourceFile) -> bool:
 def wanted(file: SourceFile) -> bool:
     """Look for a word without which no Python file holds a prompt."""
     data = file.data
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):  # UTF-16: reading it says so
+        return True
     words = (*_WORDS, *file.declared.words())
     return any(word in data for word in words) or any(more.search(data) for more in _MORE)
 
@@ -49,10 +51,13 @@ def summarize(file: SourceFile) -> Summary:
     """Read a file; what cannot be parsed gives a diagnostic."""
     data = file.data.removeprefix(b"\xef\xbb\xbf")
     shift = len(file.data) - len(data)
+    if b"\0" in data:
+        line = data.count(b"\n", 0, data.index(b"\0")) + 1
+        return _failed(file, line, "not-text", "holds NUL bytes: not Python, or UTF-16; save it as UTF-8")
     try:
         tree = _parse(data)
     except SyntaxError as error:
-        return _failed(file, error.lineno or 0, "syntax-error", f"not valid Python 3: {error.msg}")
+        return _failed(file, error.lineno or 1, "syntax-error", f"not valid Python 3: {error.msg}")
     except (ValueError, UnicodeDecodeError, LookupError) as error:
         return _failed(file, 0, "unreadable", f"cannot be read as Python: {error}")
     except (RecursionError, MemoryError):

@@ -1,0 +1,214 @@
+"""Files that nobody should have, each alone and all in one folder: what is wrong is said, and the run goes on."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from prefixlint import checktext, link, placement
+from prefixlint.cli import main
+from prefixlint.placement import UNKNOWN_TOKENS
+from tests.linting import findings, places, project_of
+
+BAD = 'import uuid\n\ndef system_prompt():\n    return f"[{uuid.uuid4()}] " + "You are a careful assistant of a library. " * 9\n'
+NOTEBOOK = {"nbformat": 4, "cells": [{"cell_type": "code", "source": ["prompt = f'{x}'"]}]}
+FILES = {
+    "syntax.py": ("def system_prompt(:\n    x\n", "syntax-error", 1),
+    "python2.py": ("print 'You are a prompt'\n", "syntax-error", 1),
+    "encoding.py": (b"prompt = '\xff\xfe caf\xe9'\n", "syntax-error", 1),
+    "unknown_encoding.py": ("# coding: klingon\nprompt = 1\n", "syntax-error", 1),
+    "utf16.py": ("prompt = 1\n".encode("utf-16"), "not-text", 1),
+    "nul.py": ("x = 1\nprompt = 1\0\n", "not-text", 2),
+    "prompts/nul.md": ("{current_time}\0\n", "not-text", 0),
+    "prompts/latin.md": (b"You are\n{current_time} caf\xe9\n", "wrong-encoding", 2),
+    "parentheses.py": ("prompt = " + "(" * 5000 + ")" * 5000, "syntax-error", 1),
+    "minus.py": ("prompt = " + "-" * 3000 + "1\n", "too-deep", 0),
+    "sum.py": ("prompt = " + "+".join(["'a'"] * 20_000) + "\n", "too-deep", 0),
+    "chain.py": ("prompt = a" + ".b()" * 3000 + "\n", "too-deep", 0),
+    "deep.json": ('{"prompt":' * 3000 + '"{x} y"' + "}" * 3000, "data-syntax", 1),
+    "deep.yaml": ("prompt: " + "[" * 3000 + "'{x}'" + "]" * 3000, "data-syntax", 1),
+    "cut.toml": ("system_prompt = '{current_time} You'\n[a]\na=1\na=2\n", "data-syntax", 4),
+    "old.ipynb": (json.dumps({**NOTEBOOK, "nbformat": 3}), "notebook-version", 0),
+    "new.ipynb": (json.dumps({**NOTEBOOK, "nbformat": 9}), "notebook-version", 0),
+    "cut.ipynb": ('{"nbformat": 4, "cells": [{"source": ["prompt', "notebook-syntax", 1),
+    "large.py": (BAD + "#" * 5_000_001, "too-large", 0),
+}
+QUIET = {
+    "chain.j2": "{% if a %}" * 1500 + "{{ x }}" + "{% endif %}" * 1500,
+    "recursive/a.j2": '{% include "b.j2" %}',
+    "recursive/b.j2": '{% include "a.j2" %}',
+    "recursive/self.j2": '{% extends "self.j2" %}',
+    "recursive/macro.j2": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+    "missing.j2": '{% include "nowhere.j2" %}{% extends "gone.j2" %}',
+    "cycle/__init__.py": "",
+    "cycle/a.py": "from cycle.b import *\nfrom cycle.b import prompt as p\nprompt = p\nsystem_prompt = prompt.format(x=p)\n",
+    "cycle/b.py": "from cycle.a import *\nfrom cycle.a import prompt as q\nprompt = q\nclass A(A):\n    prompt = A.prompt\n",
+    "lists.ipynb": json.dumps({"nbformat": 4, "cells": [1, None, {"cell_type": "code", "source": {"a": 1}}]}),
+    "types/tokenizer_config.json": '{"chat_template": [1, {"name": "x"}]}',
+    "loop/tokenizer_config.json": '{"chat_template": "{% for i in range(10**9) %}x{% endfor %}{{ messages }}"}',
+    "object.yaml": "a: !!python/object/apply:os.system ['touch EXECUTED']\nprompt: 'You {x} are'\n",
+    "run.py": "open('EXECUTED', 'w')\nprompt = 1\n",
+    "empty.py": "",
+    "empty.yaml": "",
+    "empty.ipynb": "",
+}
+QUIET["laughs.yaml"] = (
+    "a: &a ['{x} prompt', '{x} y']\n"
+    + "".join(f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(12))
+    + "prompt: *m\n"
+)
+QUIET["laughing-manifest.yaml"] = "image: vllm/vllm-openai\n" + QUIET["laughs.yaml"]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prefixlint.toml").touch()
+    return tmp_path
+
+
+def put(root, path, content):
+    full = root / path
+    full.parent.mkdir(parents=True, exist_ok=True)
+    full.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def check(*args):
+    done = CliRunner().invoke(main, ["check", "--no-cache", "--format", "json", *args])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, json.loads(done.stdout)
+
+
+def said(document, path):
+    return [(error["slug"], error["line"] or 0) for error in document["errors"] if error["path"] == path]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_cannot_be_read_is_said_with_its_line(project, name):
+    content, slug, line = FILES[name]
+    put(project, name, content)
+    code, document = check(name)
+    assert said(document, name) == [(slug, line)]
+    assert code == 0
+    assert document["findings"] == []
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_a_strange_file_alone_ends_well(project, name):
+    for path, content in QUIET.items():
+        if path.rpartition("/")[0] == name.rpartition("/")[0]:
+            put(project, path, content)
+    code, document = check(name)
+    assert code == 0
+    assert said(document, name) == []
+
+
+def test_a_folder_of_all_of_them_still_shows_what_is_wrong_with_a_good_one(project):
+    for path, (content, _, _) in FILES.items():
+        put(project, path, content)
+    for path, content in QUIET.items():
+        put(project, path, content)
+    put(project, "good.py", BAD)
+    os.mkfifo(project / "pipe.py")
+    (project / "again").symlink_to(project)
+    code, document = check(".")
+    assert code == 1
+    assert [(f["rule"], f["path"]) for f in document["findings"]] == [("PFX104", "good.py")]
+    assert {name: said(document, name) for name in FILES} == {n: [(slug, line)] for n, (_, slug, line) in FILES.items()}
+    assert not (project / "EXECUTED").exists()
+
+
+@pytest.mark.parametrize("name", ["pipe.py", "pipe.jsonl", "pipe.md"])
+def test_a_pipe_is_not_waited_for(project, name):
+    os.mkfifo(project / name)
+    put(project, "good.py", BAD)
+    _, document = check(name, "good.py")
+    assert [f["path"] for f in document["findings"]] == ["good.py"]
+    if name != "pipe.jsonl":
+        assert said(document, name) == [("not-a-file", 0)]
+
+
+@pytest.mark.parametrize("report", ["text", "json", "sarif", "github"])
+@pytest.mark.parametrize("name", [b"n\xff\xfe.py", b"new\nline.py", b"tab\t.py"])
+def test_names_that_are_no_text_are_read(project, name, report):
+    with open(os.path.join(os.fsencode(project), name), "wb") as file:  # noqa: PTH118, PTH123 (bytes are no Path)
+        file.write(BAD.encode())
+    program = "from prefixlint.cli import main; main()"
+    for _ in range(2):  # the second time with a cache
+        done = subprocess.run(
+            [sys.executable, "-c", program, "check", "--format", report, os.fsdecode(name)],
+            capture_output=True,
+            check=False,
+            cwd=project,
+        )
+        assert done.returncode == 1, done.stderr
+        assert b"PFX104" in done.stdout
+        assert not done.stderr
+
+
+def test_an_unreadable_file_is_said(project, monkeypatch):
+    put(project, "closed.py", BAD)
+    read_bytes = type(project).read_bytes
+
+    def refusing(path):
+        if path.name == "closed.py":
+            raise PermissionError(13, "Permission denied")
+        return read_bytes(path)
+
+    monkeypatch.setattr(type(project), "read_bytes", refusing)
+    _, document = check("closed.py")
+    assert said(document, "closed.py") == [("unreadable", 0)]
+
+
+def test_a_prompt_that_is_too_deep_leaves_the_others(monkeypatch):
+    read = link._prompts
+
+    def deep(linked, summary, sink, renders):
+        if summary.path == "a.j2":
+            raise RecursionError
+        return read(linked, summary, sink, renders)
+
+    monkeypatch.setattr(link, "_prompts", deep)
+    found, errors = findings({"a.j2": "{{ now() }} You", "b.j2": "{{ now() }} You are a careful assistant."})
+    assert [(error.path, error.slug) for error in errors] == [("a.j2", "too-deep")]
+    assert {each.span.path for each in found} == {"b.j2"}
+
+
+# ---------------------------------------------------------------------- time
+
+
+def test_a_long_line_is_cut_before_it_is_shown():
+    data = b"x" * 1000 + b"\t\x07{d}" + b"y" * 1_000_000 + b"\nnext"
+    line, shift = checktext._source_line(data, 1002, 1003)
+    assert len(line) == checktext._MAX_LINE
+    assert line[1002 - shift :].startswith("{d}yy")
+    assert line[: 1002 - shift].endswith("x ?")
+    assert checktext._source_line(b"a\n\tb{d}\r\nc", 4, 3) == (" b{d}", 0)
+
+
+def test_places_count_what_stands_beside_them_in_their_own_branch():
+    text = (
+        "A" * 40
+        + "{% if a %}"
+        + "B" * 80
+        + "{{ now() }}"
+        + "C" * 20
+        + "{% else %}"
+        + "D" * 400
+        + "{% endif %}{{ now() }}"
+        + "E" * 60
+    )
+    project, _ = project_of({"prompts/a.j2": text})
+    (prompt,) = link.link(project, ["prompts/a.j2"]).prompts["prompts/a.j2"]
+    first, second = placement.places(prompt)
+    assert (first.before, first.behind) == (30, 20), "the branch it stands in"
+    assert (second.before, second.behind) == (110, 15), "the branch with the most text"
+    assert UNKNOWN_TOKENS == 64
+
+
+def test_many_places_take_no_time_each_for_all_the_others():
+    found = places({"prompts/a.md": "{{ current_time }} " + "{{ x }} y " * 4000})
+    assert ("PFX101", "prompts/a.md", 1) in found
