@@ -192,7 +192,7 @@ def _served(ours: _Text, theirs: _Text, prompt: int, difference: Difference) -> 
             ids = ours.ids(index)
             mask = passages.covered(ids) if ids.size >= _RUN else np.zeros(ids.size, np.bool_)
             if number < paired:
-                _mark_ends(ids, theirs.ids(pairing.unused[number]), mask)
+                _mark_ends(ids, theirs.ids(pairing.unused[number]), mask, ours.segments)
             yield starts[index], mask
     if pairing.ahead < len(ours.keys) and not new:
         yield starts[pairing.ahead], _goes_on(ours, theirs, pairing)
@@ -260,12 +260,18 @@ def _goes_on(ours: _Text, theirs: _Text, pairing: _Pairing) -> Mask:
     return mask
 
 
-def _mark_ends(ids: Ids, other: Ids, mask: Mask) -> None:
-    """Mark what two texts have in common at their beginning and at their end."""
+def _mark_ends(ids: Ids, other: Ids, mask: Mask, segments: Segments) -> None:
+    """Mark what two texts have in common at their beginning and at their end.
+
+    Where the text is the other one without its end, its last token may be another one and is nothing new.
+    """
     front = common(ids, other)
     back = min(common(ids[::-1], other[::-1]), min(ids.size, other.size) - front)
     mask[:front] = True
     mask[mask.size - back :] = True
+    if front == ids.size - 1 and front < other.size:
+        one, two = segments.decode(ids[front:]), segments.decode(other[front : front + 1])
+        mask[front] |= two.startswith(one)
 
 
 class _Passages:

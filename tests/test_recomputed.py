@@ -77,6 +77,12 @@ def test_an_answer_behind_the_prompt_is_no_difference():
     assert lost(earlier, later, shared=0, output=[text("y", 40)]) == 2 + 9 + 1 + 40
 
 
+def test_the_last_token_of_a_text_without_its_end_is_not_new():
+    a, b = [text("a", 20) + " now.|and"], [text("a", 20) + " now."]
+    assert lost(a, b) == 1
+    assert lost(a, [text("a", 20) + " then."]) == 0
+
+
 def test_a_window_loses_what_both_hold_and_not_what_is_new():
     old = [text(name, 20) for name in "abcdef"]
     assert lost(["head", *old[:5]], ["head", *old[2:6]]) == 60
