@@ -10,15 +10,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from prefixlint.fills import Fill, fill_of, keywords, last_name, loaded
+from prefixlint import placeholders
+from prefixlint.fills import Fill, called, fill_of, keywords, last_name, loaded
 from prefixlint.origins import Judge
 from prefixlint.project import Project
 from prefixlint.prompts import Choice, Hole, Include, Message, Node, Prompt, Repeat, Span
 from prefixlint.render import Renderer
 from prefixlint.resolve import Frame, Resolver
 from prefixlint.sources import Diagnostic, Sink, Summary
-from prefixlint.sources._pysinks import MESSAGE_CLASSES, SYSTEM_KEYS, is_message_call, looks_like_messages
-from prefixlint.speech import is_addressed, is_code
+from prefixlint.sources._pyscope import words
+from prefixlint.sources._pysinks import MESSAGE_CLASSES, PROMPT_WORDS, SYSTEM_KEYS, is_message_call, looks_like_messages
+from prefixlint.speech import IMPERATIVE, is_addressed, is_code, static_text
 from prefixlint.values import (
     Attr,
     Call,
@@ -136,11 +138,12 @@ def _prompts(linked: Linked, summary: Summary, sink: Sink, renders: _Renders) ->
         for inner in renders.bound(sink, frame):
             messages = _Messages(linked).read(sink.value, inner)
             if messages:
-                yield Prompt(tuple(messages), span, name=sink.name)
+                lone = len(messages) == 1 and _is_lone(sink, messages)
+                yield Prompt(tuple(messages), span, name=sink.name, lone=lone)
     elif sink.kind == "message":
         messages = _Messages(linked).item(sink.value, frame)
         continues = messages[-1].role != "user" if messages else True
-        yield Prompt(tuple(messages), span, continues=continues, name=sink.name, lone=True)
+        yield Prompt(tuple(messages), span, continues=continues, name=sink.name, lone=_is_lone(sink, messages))
     elif sink.kind == "declared":
         messages = _declared(linked, sink, frame)
         if messages:
@@ -169,6 +172,23 @@ def _request(linked: Linked, sink: Sink, frame: Frame, span: Span) -> Prompt | N
             messages = [*reader.read_system(given[key], frame), *messages]
     tools = tuple(_tools(linked, given["tools"], frame)) if "tools" in given else ()
     return Prompt(tuple(messages), span, tools, name=sink.name) if messages or tools else None
+
+
+def _is_lone(sink: Sink, messages: list[Message]) -> bool:
+    """Tell whether a message that no list shows may stand anywhere in a conversation.
+
+    One of the user does. One of the system is at the head, but some programs report results of tools as such: where the
+    class is theirs, and neither the function's name nor the text says that it is a prompt.
+    """
+    held = bare(sink.value)
+    listed = held.items[0] if isinstance(held, Seq) and held.items else None
+    if listed is None and any(message.role == "user" for message in messages):
+        return True
+    made = bare(listed) if listed is not None else held
+    said = words(sink.func.rsplit(".", 1)[-1])
+    if not (isinstance(made, Call) and is_message_call(made)) or said & PROMPT_WORDS:
+        return False
+    return not any(IMPERATIVE.search(static_text(message.nodes)) for message in messages)
 
 
 def _declared(linked: Linked, sink: Sink, frame: Frame) -> list[Message]:
@@ -283,7 +303,8 @@ class _Messages:
                 return self.read(held.args[0], inner)
         if isinstance(held, (Lit, Template, Join)):
             return [Message("user", tuple(self.linked.renderer.render(held, inner)), inner.span(held))]
-        return [Message(HISTORY, (), frame.span(value))]
+        role = "system" if "system" in words(called(value)) else HISTORY
+        return [Message(role, (), frame.span(value))]
 
     def read_system(self, value: Value, frame: Frame) -> list[Message]:
         """Give the system text of a request: a string, or a list of blocks."""
@@ -308,7 +329,8 @@ class _Messages:
             if role:
                 return [Message(role, tuple(self.linked.renderer.render(held, inner)), inner.span(held))]
             if is_message_call(held):
-                return [self._of_parts(dict(held.kwargs), held, inner)]
+                given = dict(held.kwargs) or {"role": held.args[0], "content": held.args[1]}
+                return [self._of_parts(given, held, inner)]
         if isinstance(held, (Loop, Seq)):
             return self.read(held, inner)
         return [Message(HISTORY, (), frame.span(value))]
@@ -320,7 +342,7 @@ class _Messages:
         role = entries.get("role")
         said = _role(self.linked.resolver.resolve(role, frame)[0]) if role is not None else None
         said = _ROLES.get(said or "text", said or "text")
-        content = entries.get("content", entries.get("parts", entries.get("text")))
+        content = next((entries[key] for key in ("content", "parts", "text", "message") if key in entries), None)
         nodes = self.content(content, frame) if content is not None else []
         return Message(said, tuple(nodes), frame.span(held))
 
@@ -409,7 +431,8 @@ class _Renders:
             if seen:
                 return
             if isinstance(held, Lit) or (isinstance(held, Join) and all(isinstance(bare(p), Lit) for p in held.parts)):
-                yield renderer.render(held, inner, (Fill("brace", (), {}, inner.span(held)),))
+                style = placeholders.guess(text_of(held) or "") or "brace"
+                yield renderer.render(held, inner, (Fill(style, (), {}, inner.span(held)),))
                 return
         if sink.role == "system" and isinstance(held, Lit) and sink.name == "":
             yield renderer.render(held, inner, (Fill("state", (), {}, inner.span(held)),))

@@ -360,8 +360,8 @@ class Judge:
         if path in _PURE or path in ("textwrap.dedent", "textwrap.indent", "inspect.cleandoc", "json.dumps"):
             return self._or_json(value, path or "", frame, inner)
         kept = tuple(origin for origin in inner.origins if origin.kind in _CORE and origin.evidence == "flow")
-        if kept and writes_out(path or ""):
-            return Verdict(kept)
+        if writes_out(path or "") and (kept or inner.constant):
+            return Verdict(kept, not kept)
         return self._said_by_callee(value, frame)
 
     def _or_json(self, value: Call, path: str, frame: Frame, inner: Verdict) -> Verdict:

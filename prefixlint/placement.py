@@ -48,8 +48,8 @@ class Place:
 
     @property
     def lone(self) -> bool:
-        """Whether it stands in a message of the user that the source shows without the ones before it."""
-        return self.role == "user" and self.prompt.lone
+        """Whether it stands in a message that the source shows without the ones before it."""
+        return self.prompt.lone
 
     @property
     def span(self) -> Span:

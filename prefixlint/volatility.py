@@ -82,7 +82,7 @@ def of_method(name: str) -> Source | None:
 @cache
 def of_name(name: str) -> Source | None:
     """Give what a name says, by whole words; None for most names. Kind `static` says that it is fixed text."""
-    said = tuple(word.lower() for word in _WORDS.findall(name))
+    said = tuple(_SHORT.get(word.lower(), word.lower()) for word in _WORDS.findall(name))
     if not said:
         return None
     tables = _tables()
@@ -95,6 +95,9 @@ def of_name(name: str) -> Source | None:
             return found
     return None
 
+
+_SHORT = {"curr": "current", "cur": "current", "usr": "user"}
+"""What people write for words of the table."""
 
 _CALL_NOISE = word_set(
     "get fetch compute format formatted str string iso generate make create the load build read as to"

@@ -217,3 +217,74 @@ def test_a_loop_is_blamed_for_its_order_and_its_elements_for_what_they_say():
         SETUP,
     )
     assert len([each for each in findings(text)[0] if each.rule.code == "PFX101"]) == 1
+
+
+MORE = {
+    "what a tool reports as the system, and a system prompt": (
+        "PFX101",
+        'yield Note("system", f"It is {time.time()}. The command ended and wrote nothing, so there is nothing to show here at all.")',
+        'yield Note("system", f"It is {time.time()}. " + RULES)',
+    ),
+    "a history that is written into one message, and one that is sent": (
+        "PFX402",
+        'text = ""\nfor m in messages[-4:]:\n    text += m.content\nreturn client.chat(messages=[Note("system", RULES), Note("user", text)])',
+        'return client.chat(messages=[Note("system", RULES), *messages[-4:]])',
+    ),
+    "text behind other system text, and behind a history": (
+        "PFX203",
+        'return first_system_messages + [Note("system", RULES), Note("user", q)]',
+        'return first_messages + [Note("system", RULES), Note("user", q)]',
+    ),
+    "what a log says, and what a model is told": (
+        "PFX101",
+        f'logger.info(f"At {{time.time()}}: {RULES} {RULES}")',
+        f'teller.tell(f"At {{time.time()}}: {RULES} {RULES}")',
+    ),
+    "what describes a field, and what is a task": (
+        "PFX101",
+        f'return Piece(description=f"At {{time.time()}}: {RULES} {RULES}")',
+        f'return Piece(task=f"At {{time.time()}}: {RULES} {RULES}")',
+    ),
+    "a replaced word, and a placeholder": (
+        "PFX101",
+        'system_prompt = q.get("system").replace("date", "time")\nreturn ask(system_prompt, time.time())',
+        'system_prompt = q.get("system").replace("{date}", str(time.time()))\nreturn ask(system_prompt)',
+    ),
+    "a role that is no role, and one that is": (
+        "PFX101",
+        'return say("door", f"At {time.time()}: open the left door of the library at once, then the right one, then all.")',
+        'return chat_message(role="system", message=f"At {time.time()}: " + RULES)',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_what_people_or_tools_say_is_no_prompt(name):
+    code, quiet, loud = MORE[name]
+    head = "def f(q, messages, first_messages, first_system_messages):"
+    assert code in shown(function(loud, SETUP, head)), "the fault is not seen"
+    assert code not in shown(function(quiet, SETUP, head))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("curr_time", "clock"), ("cur_date", "date"), ("usr_name", "identity"), ("currency", None)]
+)
+def test_short_words_are_read_as_the_long_ones(name, kind):
+    found = volatility.of_name(name)
+    assert (found.kind if found else None) == kind
+
+
+def test_text_that_a_library_makes_of_constants_stands_behind_a_date():
+    text = (
+        "import datetime\nfrom lib import format_as_xml\nEXAMPLES = [{'q': 'a'}]\n"
+        '@agent.system_prompt\ndef system_prompt() -> str:\n    return f"Today is {datetime.date.today()}\\n{format_as_xml(EXAMPLES)}"\n'
+    )
+    assert [each.tokens_at_risk for each in findings({"a.py": text}, 32)[0] if each.rule.code == "PFX102"]
+    assert not findings({"a.py": text.replace("format_as_xml(EXAMPLES)", "format_as_xml(read())")}, 32)[0]
+
+
+def test_templates_beside_the_system_template_of_a_class_are_prompts():
+    rest = "Say which of the two is better for the readers of a small library, and why, in two sentences that all can read."
+    body = f'class Judge:\n    {{name}}: str = """{RULES}"""\n    task_template: str = """{{{{question}}}} {rest}"""\n'
+    assert "PFX201" in codes({"prompt.py": body.format(name="system_prompt")})
+    assert "PFX201" not in codes({"a.py": body.format(name="title")})

@@ -97,6 +97,11 @@ def moving_slices(value: Value) -> Iterator[Slice]:
                 yield part
 
 
+def makes_message(value: Value) -> bool:
+    """Tell whether a value is one message: what is cut in it is text, not the conversation."""
+    return isinstance(value, Map) or (isinstance(value, Call) and last_name(value)[:1].isupper())
+
+
 def has_rest(value: Value, tail: Slice) -> bool:
     """Tell whether what a slice leaves out stands in the same value: a list that was split, not cut."""
     cut = _number(tail.lower)

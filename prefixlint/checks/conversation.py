@@ -15,6 +15,7 @@ from prefixlint.checks._shapes import (
     is_called,
     keeps,
     last_name,
+    makes_message,
     moving_slices,
     named_parts,
     receiver,
@@ -107,7 +108,7 @@ def _window(context: Context) -> Iterator[Hit]:
         if len(parts) > 1:
             for part in parts:
                 inner = bare(part.value if isinstance(part, Star) else part)
-                for found in () if isinstance(inner, Map) else moving_slices(inner):
+                for found in () if makes_message(inner) else moving_slices(inner):
                     if not has_rest(sink.value, found):
                         yield frame.span(found), message
 

@@ -380,6 +380,7 @@ def _class(node: ast.ClassDef, scope: Scope) -> None:
     for attribute, value in inner.env.items():
         scope.module.add_constant(f"{name}.{attribute}", value)
     _pysinks.of_names(inner.env, {}, inner)
+    _pysinks.of_class(inner)
 
 
 _HANDLERS: dict[type[ast.stmt], Callable[[Any, Scope], bool | None]] = {

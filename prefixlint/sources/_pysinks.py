@@ -72,6 +72,16 @@ _SYSTEM_DECORATORS = frozenset(["system_prompt", "instructions"])
 _NOT_TEXT = word_set("path file filename url dir key id name names title label logger info")
 _COMMON_KEYS = frozenset(["instruction", "instructions", "persona", "additional_instructions"])
 """Of the keys of system text, those that calls which speak to people or to other programs have as well."""
+_PLACEHOLDER = re.compile(r"(?:\{\w+\}|\{\{ ?\w+ ?\}\}|<\w+>|\[\w+\]|%\w+%|\$\w+|__\w+__)\Z")
+"""What `.replace` puts a value for, in a text that is not at hand."""
+_SPEAKERS = frozenset(["system", "developer", "user", "assistant"])
+_TO_PEOPLE = word_set(
+    "log logger logging debug info warning error exception critical warn print echo secho raise write_line "
+    "add_argument add_parser option argument field help panel markdown fail exit"
+)
+"""Words of calls whose text people read: logs, command lines, exceptions, documentation of fields."""
+_NOTES = word_set("description help detail doc epilog usage label placeholder tooltip error title msg reason")
+"""Keywords whose text people read, or tools."""
 _MODEL_WORDS = word_set(
     "agent agents llm llms chat model models assistant assistants create generate complete completion completions "
     "run runner prompt signature predict realtime session responses client task"
@@ -98,6 +108,7 @@ def of_call(call: Call, scope: Scope) -> None:
     for arg in call.args:
         if looks_like_messages(arg):
             scope.sink("messages", arg)
+    _inline(call, last, path, scope)
     if scope.module.declared.sinks:
         _declared(call, scope)
     if any(key in CACHE_KEYS for key, _ in call.kwargs) or (last in ("append", "insert", "extend") and call.args):
@@ -148,10 +159,27 @@ def _keywords(pairs: tuple[tuple[str, Value], ...], scope: Scope, *, to_model: b
             scope.sink("named", value, name=key)
 
 
+def _inline(call: Call, last: str, path: str, scope: Scope) -> None:
+    """Note text that speaks to a model and stands in a call, whatever is called; not where people read it."""
+    if last in RENDERS or last in ("join", "append", "write", "strip", "dedent", "format", "extend"):
+        return
+    for name, value in (*(("", arg) for arg in call.args), *call.kwargs):
+        if not isinstance(value, (Join, Call)) or name in _NOTES or not (is_text(value) and _imperative(value)):
+            continue
+        if not words(path or last) & _TO_PEOPLE:
+            scope.sink("named", value, "text", name or last)
+
+
 def is_message_call(call: Call) -> bool:
     """Tell whether a call makes a message: `Message(role=…, content=…)`, whatever the class is called."""
-    keys = {key for key, _ in call.kwargs}
-    return "role" in keys and bool(keys & {"content", "parts"})
+    given = dict(call.kwargs)
+    if "role" in given:
+        spoken = text_of(given["role"]) in _SPEAKERS
+        return bool(given.keys() & {"content", "parts"}) or (spoken and bool(given.keys() & {"message", "text"}))
+    if len(call.args) < 2 or text_of(call.args[0]) not in _SPEAKERS:
+        return False
+    last = (dotted(call.func) or "").rsplit(".", 1)[-1]
+    return last[:1].isupper() or bool(words(last) & {"message", "msg", "turn"})
 
 
 def _blocks(value: Value) -> bool:
@@ -253,6 +281,15 @@ def of_names(env: dict[str, Value], before: dict[str, Value], scope: Scope, *, e
             scope.sink("tools", value, name=name)
 
 
+def of_class(scope: Scope) -> None:
+    """Note the templates of a class that holds a system text among them: they are the messages behind it."""
+    texts = {name: value for name, value in scope.env.items() if is_text(value) or isinstance(bare(value), Lit)}
+    if any(words(name) >= {"system", "template"} or words(name) >= {"system", "prompt"} for name in texts):
+        for name, value in texts.items():
+            if "template" in words(name) and is_text(value):
+                scope.sink("named", value, "text", name)
+
+
 def _says_prompt(name: str, scope: Scope) -> bool:
     """Tell whether a name says that it holds a prompt, by its words or by the configuration."""
     return bool(words(name.rsplit(".", 1)[-1]) & PROMPT_WORDS) or (
@@ -325,6 +362,8 @@ def is_text(value: Value, depth: int = 0) -> bool:
         base = bare(value.func.base)
         if value.func.name == "join":
             return isinstance(base, Lit)
+        if value.func.name == "replace" and value.args and _PLACEHOLDER.match(text_of(value.args[0]) or ""):
+            return True
         return value.func.name in (*RENDERS, "strip", "rstrip", "lstrip") and (
             is_text(base, depth + 1) or (isinstance(base, (Name, Attr, Item)) and value.func.name != "replace")
         )
