@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from prefixlint.declared import NOTHING, Declared
 from prefixlint.sources import CallSite, Class, Function, Sink
@@ -13,6 +14,7 @@ from prefixlint.values import Call, Either, Name, Op, Param, Value, Var
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
+@lru_cache(maxsize=20_000)
 def words(name: str) -> frozenset[str]:
     """Give the lower-case words of an identifier.
 

@@ -82,6 +82,7 @@ _TO_PEOPLE = word_set(
 """Words of calls whose text people read: logs, command lines, exceptions, documentation of fields."""
 _NOTES = word_set("description help detail doc epilog usage label placeholder tooltip error title msg reason")
 """Keywords whose text people read, or tools."""
+_REQUEST_KEYS = frozenset(["model", "messages", "input", "tools"])
 _MODEL_WORDS = word_set(
     "agent agents llm llms chat model models assistant assistants create generate complete completion completions "
     "run runner prompt signature predict realtime session responses client task"
@@ -94,7 +95,8 @@ def of_call(call: Call, scope: Scope) -> None:
     path = dotted(func) or ""
     last = func.name if isinstance(func, Attr) else path.rsplit(".", 1)[-1]
     owner = path.rsplit(".", 2)[-2] if path.count(".") else ""
-    _keywords(call.kwargs, scope, to_model=bool(words(path or last) & _MODEL_WORDS))
+    if call.kwargs:
+        _keywords(call.kwargs, scope, path or last)
     if last in MESSAGE_CLASSES or owner in MESSAGE_CLASSES:
         scope.sink("message", call, MESSAGE_CLASSES.get(last) or MESSAGE_CLASSES[owner])
     elif is_message_call(call):
@@ -141,16 +143,16 @@ def _project_call(func: Value, last: str) -> bool:
     return bool(words(last) & (PROMPT_WORDS | _WEAK_WORDS)) or last.startswith(("build", "get", "make", "compile"))
 
 
-def _keywords(pairs: tuple[tuple[str, Value], ...], scope: Scope, *, to_model: bool = False) -> None:
-    """Note keyword arguments or dict entries that name a part of a request; `to_model` says that their owner is one."""
+def _keywords(pairs: tuple[tuple[str, Value], ...], scope: Scope, owner: str = "") -> None:
+    """Note keyword arguments of a call of `owner`, or dict entries, that name a part of a request."""
     keys = {key for key, _ in pairs}
-    to_model = to_model or bool(keys & {"model", "messages", "input", "tools"})
     for key, value in pairs:
         if key in SYSTEM_KEYS or (key in ("role", "goal") and "backstory" in keys):
             if looks_like_messages(value) or _blocks(value):
                 scope.sink("messages", value, "system")
             elif not isinstance(bare(value), (Param,)):
-                scope.sink("text" if to_model or key not in _COMMON_KEYS else "hint", value, "system")
+                sure = key not in _COMMON_KEYS or keys & _REQUEST_KEYS or words(owner) & _MODEL_WORDS
+                scope.sink("text" if sure else "hint", value, "system")
         elif (key in MESSAGE_KEYS and key != "input") or (key == "input" and looks_like_messages(value)):
             scope.sink("messages", value)
         elif key in TOOL_KEYS:
