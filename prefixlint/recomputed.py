@@ -28,8 +28,9 @@ _RUN = 16
 _OPENS = 24  # tokens of a piece in which a message's beginning is looked for
 _NEXT = 3  # pieces behind the last common one in which the texts may still go on alike
 _TAIL = 8  # pieces at the end of a prompt, in which a template opens the answer
-_KEPT = 256  # segments whose lines are kept
+_KEPT = 1024  # segments whose lines are kept
 _WHOLE = 32  # tokens; shorter segments are not cut into lines
+_POWERS = np.array([pow(0x9E3779B97F4A7C15, i, 1 << 64) for i in range(_RUN)], np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Comparer:
 
     segments: Segments
     _breaks: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
-    _lines: dict[int, list[Ids]] = field(default_factory=dict)
+    _lines: dict[int, _Text] = field(default_factory=dict)
 
     def recomputed(
         self, earlier: Ids, later: Ids, shared: int, difference: Difference, *, output: Ids | None = None
@@ -88,11 +89,10 @@ class Comparer:
             if segment in both or size <= _WHOLE:
                 text.append(segment, size, None)
                 continue
-            for line in self._lines_of(segment):
-                text.append(line.tobytes(), line.size, line)
+            text.add(self._lines_of(segment))
         return text
 
-    def _lines_of(self, segment: int) -> list[Ids]:
+    def _lines_of(self, segment: int) -> _Text:
         """Give the lines of a segment; the latest ones are kept, since what one request has the next one may have."""
         known = self._lines.get(segment)
         if known is None:
@@ -100,8 +100,9 @@ class Comparer:
                 self._lines.clear()
             ids = self.segments.piece(segment)
             ends = [*(np.flatnonzero(self._ends_line(ids)) + 1).tolist(), ids.size]
-            known = [ids[a:b] for a, b in pairwise([0, *ends]) if a < b]
-            self._lines[segment] = known
+            known = self._lines[segment] = _Text(self.segments)
+            for line in (ids[a:b] for a, b in pairwise([0, *ends]) if a < b):
+                known.append(line.tobytes(), line.size, line)
         return known
 
     def _ends_line(self, ids: Ids) -> Mask:
@@ -285,22 +286,21 @@ class _Passages:
         """Mark the tokens of a text of at least _RUN that stand in such a run."""
         if self._known is None:
             hashes = [_windows(self._text.ids(i)) for i in self._pieces if self._text.sizes[i] >= _RUN]
-            self._known = np.unique(np.concatenate(hashes)) if hashes else np.empty(0, np.uint64)
-        mask = np.zeros(ids.size + 1, np.int64)
+            self._known = np.sort(np.concatenate(hashes)) if hashes else np.empty(0, np.uint64)
+        mask = np.zeros(ids.size + 1, np.int8)
         if self._known.size:
-            starts = np.flatnonzero(np.isin(_windows(ids), self._known))
-            np.add.at(mask, starts, 1)
-            np.add.at(mask, starts + _RUN, -1)
+            windows = _windows(ids)
+            nearest = self._known[np.minimum(np.searchsorted(self._known, windows), self._known.size - 1)]
+            starts = np.flatnonzero(nearest == windows)
+            mask[starts] += 1
+            mask[starts + _RUN] -= 1
         return np.cumsum(mask)[:-1] > 0
 
 
 def _windows(ids: Ids) -> NDArray[np.uint64]:
     """Give a hash of each run of _RUN tokens (a polynomial modulo 2**64)."""
     wide = ids.astype(np.uint64) + np.uint64(1)
-    found = np.zeros(ids.size - _RUN + 1, np.uint64)
-    for i in range(_RUN):
-        found = found * np.uint64(0x9E3779B97F4A7C15) + wide[i : i + found.size]
-    return found
+    return np.convolve(wide, _POWERS, "valid")
 
 
 def _head_end(ours: _Text, k: int, opening: str) -> int:

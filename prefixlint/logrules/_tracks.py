@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from prefixlint.bodies import common_prefix
@@ -90,17 +90,17 @@ class Tracks:
     def pack(self) -> None:
         """Let go of what nothing will need of the request added last: all but what later ones are compared with."""
         number, family = self._newest
-        view = self._latest[family] = self._shared(packed(self._latest[family]))
+        view = self._latest[family] = self._packed(self._latest[family])
         if number in self._tracks:
             self._tracks[number].view = view
 
-    def _shared(self, view: View) -> View:
-        """Give a view that holds its tools and head in common with others that have the same ones."""
+    def _packed(self, view: View) -> View:
+        """Give a view in less memory, that holds its tools and head in common with others that have the same ones."""
         tools = self._pool.setdefault(("tools", view.tools_key), view.tools)
         head, text = self._pool.setdefault(("head", view.head), (view.head, view.head_text))
         while len(self._pool) > _POOL:
             self._pool.popitem(last=False)
-        return replace(view, tools=tools, head=head, head_text=text)
+        return packed(view, tools, head, text)
 
     def _family(self, view: View, family: int) -> int:
         """Join a family to one with nearly the same head: short heads with ids in them look like other templates."""

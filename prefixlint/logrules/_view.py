@@ -130,11 +130,14 @@ class View:
     marked: bool = False
 
 
-def packed(view: View) -> View:
-    """Give a view for later comparisons, in less memory: without the body, its messages as JSON."""
+def packed(view: View, tools: Sequence[Any], head: tuple[Unit, ...], head_text: str) -> View:
+    """Give a view for later comparisons, in less memory: without the body, its messages as JSON.
+
+    `tools`, `head` and `head_text` are the view's own, or equal ones that other views hold as well.
+    """
     for message in view.messages:
         message.pack()
-    return replace(view, body=None)
+    return replace(view, body=None, tools=tools, head=head, head_text=head_text)
 
 
 def has_markers(data: bytes) -> bool:
