@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     Counts = NDArray[np.int64]
     Rows = NDArray[np.intp]
 
+_MOST_REPLICAS = 10_000  # each has a cache of its own in memory
 _KEYS = re.compile(r"logged|none|session|family(:[1-9]\d{0,2})?")
 _UNEVEN = 1.2  # the busiest replica's tokens over an even share, from which it is told
 
@@ -78,6 +79,12 @@ def check(limits: Limits) -> None:
         raise UsageError("--eviction needs --capacity", slug="bad-eviction", hint="Nothing is evicted without a limit.")
     if limits.replicas < 1:
         raise UsageError(f"--replicas {limits.replicas} is no fleet", slug="bad-replicas", hint="Give 1 or more.")
+    if limits.replicas > _MOST_REPLICAS:
+        raise UsageError(
+            f"--replicas {limits.replicas} are more than can be simulated",
+            slug="bad-replicas",
+            hint=f"Give {_MOST_REPLICAS} or fewer.",
+        )
     if limits.route is not None and limits.route not in routing.ROUTES:
         raise UsageError(
             f"there is no route {limits.route!r}", slug="bad-route", hint=f"One of {', '.join(routing.ROUTES)}."

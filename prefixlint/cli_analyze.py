@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -34,9 +35,7 @@ _DECIDING = frozenset((
 @click.option("--chat-template", metavar="FILE", help="A Jinja chat template, instead of the model's own.")
 @click.option("--tokens-from", metavar="URL", help="Ask this running vLLM or SGLang server's /tokenize for token ids.")
 @click.option("--engine", "engines", multiple=True, metavar="NAME", help="Cache rules to apply (repeatable).")
-@click.option(
-    "--block-size", type=click.IntRange(min=1), metavar="N", help="Tokens of a block (vLLM) or page (SGLang)."
-)
+@click.option("--block-size", type=cliparts.BLOCK_SIZE, metavar="N", help="Tokens of a block (vLLM) or page (SGLang).")
 @click.option("--gpu", metavar="[Nx]NAME", help="The GPUs of a replica, like H100 or 4xH100: pool and prefill time.")
 @click.option("--model-config", metavar="FILE|DIR|NAME", help="The config.json of the model: FLOPs and KV bytes.")
 @click.option("--kv-dtype", default="bf16", show_default=True, metavar="TYPE", help="bf16, fp16, fp8, int8 or nvfp4.")
@@ -80,6 +79,7 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
         raise UsageError("two results on standard output", slug="output-twice", hint="write one to a file with -o FILE")
     if settings["write_fixed"] is not None and "none" in settings["what_if"]:
         raise UsageError("--write-fixed without a fix", slug="bad-what-if", hint="leave --what-if none out")
+    _keep_apart(logs, [path for path in (*elsewhere, settings["output"]) if path not in (None, "-")])
     from prefixlint import pipeline, reports
 
     options = _options(settings)
@@ -106,6 +106,19 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
     console.emit(reports.load(settings["report"]).analysis(result, look), settings["output"])
     if threshold is not None:
         _judge([(e.engine, e.hit_rate) for e in result.engines], threshold)
+
+
+def _keep_apart(logs: tuple[str, ...], results: list[str]) -> None:
+    """Refuse a result that would replace a log that is read, or another result."""
+    from prefixlint.logs import files
+
+    written = [os.path.realpath(path) for path in results if not path.startswith("/dev/")]
+    if len(set(written)) < len(written):
+        raise UsageError("two results in one file", slug="output-twice", hint="give each a file of its own")
+    read = {os.path.realpath(path) for path in files(logs)} if written else set()
+    for path in results:
+        if os.path.realpath(path) in read:
+            raise UsageError(f"{path} is a log that is read", slug="output-is-log", hint="choose another file")
 
 
 def _saved(path: str) -> Any:
@@ -187,9 +200,10 @@ def _tried(names: tuple[str, ...]) -> tuple[str, ...]:
 def _how_many(text: str) -> float:
     if text == "all":
         return math.inf
-    if not text.isdigit():
+    number = cliparts.whole(text)
+    if number is None:
         raise UsageError(f"--why {text} is no number of requests", slug="bad-why", hint="like 5000, or all")
-    return int(text)
+    return number
 
 
 def _moment(text: str | None) -> float | None:
@@ -209,9 +223,10 @@ def _moment(text: str | None) -> float | None:
 def _warmup(text: str) -> float:
     if text.endswith("%"):
         return _percent(text, "--warmup") / 100
-    if not text.isdigit():
+    number = cliparts.whole(text)
+    if number is None:
         raise UsageError(f"--warmup {text} is no number of requests", slug="bad-warmup", hint="like 500, or 10%")
-    return int(text)
+    return number
 
 
 def _percent(text: str, option: str) -> float:

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+_MOST_TOKENS = 1e15  # of a pool: exact in floats of 64 bits, and more than all memory that was ever built holds
+_MOST_IN_BLOCK = 1 << 30  # so that products with it stay in integers of 64 bits
+_MOST_DIGITS = 18  # of a whole number that fits in 64 bits
+
+BLOCK_SIZE = click.IntRange(min=1, max=_MOST_IN_BLOCK)
+
 
 def prompt_options(command: Command) -> Command:
     """Add the options of commands that tokenize single prompts and ask caches what they serve of them."""
@@ -25,7 +31,7 @@ def prompt_options(command: Command) -> Command:
         click.option("--chat-template", metavar="FILE", help="A Jinja chat template, instead of the model's own."),
         click.option("--tokens-from", metavar="URL", help="Ask this running vLLM or SGLang server for token ids."),
         click.option("--engine", "engines", multiple=True, metavar="NAME", help="Caches to ask (repeatable)."),
-        click.option("--block-size", type=click.IntRange(min=1), metavar="N", help="Tokens of a block or page."),
+        click.option("--block-size", type=BLOCK_SIZE, metavar="N", help="Tokens of a block or page."),
     )
     for option in reversed(options):
         command = option(command)
@@ -90,6 +96,11 @@ def limits(settings: dict[str, Any]) -> Limits:
     )
 
 
+def whole(text: str) -> int | None:
+    """Read a number from 0 in ASCII digits; None for other text, and for a number that no log reaches."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
+
+
 def is_named(text: str | None) -> bool:
     """Whether a capacity is not a number of tokens, but `auto` or a size in GiB."""
     return text is not None and (text.lower() == "auto" or text.lower().endswith("b"))
@@ -105,10 +116,9 @@ def _tokens(text: str | None, option: str) -> int | None:
         value = float(plain[:-1] if factor > 1 else plain) * factor
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
-        raise UsageError(
-            f"{option} {text} is no number of tokens", slug="bad-capacity", hint="like 400000, 400k, 40GiB or auto"
-        )
+    if not abs(value) < _MOST_TOKENS:  # not a number either
+        hint = "like 400000, 400k, 40GiB or auto" if option == "--capacity" else "like 400000 or 400k"
+        raise UsageError(f"{option} {text} is no number of tokens", slug="bad-capacity", hint=hint)
     return int(value)
 
 

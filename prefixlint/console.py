@@ -111,9 +111,16 @@ def _internal(error: BaseException) -> PrefixlintError:
 def complain(error: PrefixlintError) -> None:
     """Say on stderr what happened and what to do."""
     head = click.style("error", fg="red", bold=True)
-    click.echo(f"{head}[{error.slug}]: {error.message}", err=True)
+    click.echo(f"{head}[{error.slug}]: {_harmless(error.message)}", err=True)
     if error.hint:
-        click.echo(f"  {click.style('help', fg='cyan')}: {error.hint}", err=True)
+        click.echo(f"  {click.style('help', fg='cyan')}: {_harmless(error.hint)}", err=True)
+
+
+def _harmless(message: str) -> str:
+    """Show what a message quotes of names and logs so that no terminal obeys it; its lines stay lines."""
+    from prefixlint.reports._terminal import visible
+
+    return "\n".join(visible(line) for line in message.split("\n"))
 
 
 def wants_color(choice: str, output: str | None) -> bool:

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from prefixlint import accounts, attribute, excerpts, pairs, pairtokens, pipeline, rulebook
+from prefixlint import accounts, attribute, excerpts, pairs, pairtokens, pipeline, rulebook, wording
 from prefixlint.accounts import Account, Material
 from prefixlint.details import Conversation, Difference, Expected, Explanation, Passage, Place
 from prefixlint.errors import UsageError
@@ -40,7 +40,8 @@ def _found(material: Material, account: Account, line: int, part: int) -> _Reque
     row = places.get((line, part))
     path = material.table.paths.values[0]
     if row is None:
-        raise UsageError(f"{path} has no request at line {line}", slug="no-such-line", hint=_nearest(places, line))
+        missing = f"{path} has no request at line {wording.numbered(line, part)}"
+        raise UsageError(missing, slug="no-such-line", hint=_nearest(places, line, part))
     found = np.flatnonzero(material.rows == row)
     if not found.size:
         raise UsageError(
@@ -51,9 +52,9 @@ def _found(material: Material, account: Account, line: int, part: int) -> _Reque
     return _Request(material, account, int(found[0]))
 
 
-def _nearest(places: dict[tuple[int, int], int], line: int) -> str | None:
-    near = min((other for other, _ in places), key=lambda other: abs(other - line), default=None)
-    return None if near is None else f"the nearest one is at line {near}"
+def _nearest(places: dict[tuple[int, int], int], line: int, part: int) -> str | None:
+    near = min(places, key=lambda other: (abs(other[0] - line), abs(other[1] - part)), default=None)
+    return None if near is None else f"the nearest one is at line {wording.numbered(*near)}"
 
 
 class _Request:

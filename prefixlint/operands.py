@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from prefixlint import logs
+from prefixlint import logs, wording
 from prefixlint.errors import NoInputError, PrefixlintError, UsageError
 from prefixlint.model import Request, Text, TokenIds
+
+_NUMBER = re.compile(r"[0-9]{1,18}")  # a line or part, within 64 bits
 
 
 def load(name: str, *, rendered: bool = False) -> Request:
@@ -19,13 +23,13 @@ def load(name: str, *, rendered: bool = False) -> Request:
 
     `rendered` says that a plain prompt went through its chat template already, so that nothing is added to it.
     """
-    wanted = None if Path(name).exists() else place(name)
+    wanted = None if os.path.exists(name) else place(name)  # noqa: PTH110 - unlike Path.exists, False for a long name
     if wanted is not None:
-        path, line, _ = wanted
+        path, line, part = wanted
         _exists(path)
         found = next(iter(logs.fetch([path], [wanted])), None)
         if found is None:
-            raise UsageError(f"{path} has no request at line {line}", slug="no-such-line")
+            raise UsageError(f"{path} has no request at line {wording.numbered(line, part)}", slug="no-such-line")
         return found
     _exists(name)
     try:
@@ -42,7 +46,7 @@ def place(name: str) -> tuple[str, int, int] | None:
     """Read `LOG#LINE` or `LOG#LINE.PART` as path, line (from 1) and part (from 0); None for any other name."""
     path, mark, number = name.rpartition("#")
     line, dot, part = number.partition(".")
-    if not mark or not line.isdecimal() or (dot and not part.isdecimal()):
+    if not mark or not _NUMBER.fullmatch(line) or (dot and not _NUMBER.fullmatch(part)):
         return None
     return path, int(line), int(part or 0)
 
@@ -79,5 +83,5 @@ def at_hand(value: Any, name: str) -> Request:
 
 
 def _exists(path: str) -> None:
-    if not Path(path).is_file():
+    if not os.path.isfile(path):  # noqa: PTH113 - unlike Path.is_file, False for a long name
         raise NoInputError(f"{path}: no such file", slug="no-input", hint="a file, or LOG#LINE")

@@ -310,3 +310,29 @@ def test_overlapping_requests_leave_nothing_behind(seed):
         blocks = BlockCache(trace.capacity, block=trace.granularity)
         play(blocks, trace)
         assert sorted(blocks.free_queue()) == list(range(trace.capacity // trace.granularity - 1))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(4, 12))
+@settings(max_examples=60, deadline=None)
+def test_vllm_the_queue_is_the_one_that_holds_every_block_from_the_start(seed, blocks):
+    """The queue of free blocks beside one list that is kept as vLLM keeps it: taken left, freed right or, bare, left."""
+    rng = np.random.default_rng(seed)
+    cache = BlockCache(4 * (blocks + 1), block=4)
+    queue, running, named = list(range(blocks)), [], set()
+    for _ in range(30):
+        prompt = np.asarray(rng.integers(0, 2, rng.integers(1, 14)), np.uint32)
+        ticket = cache.admit(None, prompt)
+        if ticket is not None:
+            found, fresh = ticket.blocks[: ticket.hit // 4], ticket.blocks[ticket.hit // 4 :]
+            queue = [block for block in queue if block not in found]
+            assert fresh == queue[: len(fresh)]
+            queue = queue[len(fresh) :]
+            named = (named - set(fresh)) | set(ticket.blocks[: prompt.size // 4])
+            running.append(ticket)
+        if running and (ticket is None or rng.random() < 0.6):
+            done = running.pop(int(rng.integers(len(running))))
+            cache.finish(done)
+            for block in reversed(done.blocks):
+                if not any(block in other.blocks for other in running):
+                    queue = [*queue, block] if block in named else [block, *queue]
+        assert cache.free_queue() == queue

@@ -47,15 +47,19 @@ class BlockCache:
             raise ValueError(f"a pool of {capacity} tokens in blocks of {block}")
         self._block = block
         self._computed = computed
-        self._free = OrderedDict.fromkeys(range(count))
-        self._users: list[int] = [0] * count
-        self._hash: list[int | None] = [None] * count
+        self._count = count
+        # the queue of free blocks in three parts, in this order: those freed without a hash, the last one first; those
+        # never taken, which only their number stands for, so that a pool costs no memory before it is used; the others
+        self._bare: list[int] = []
+        self._free: OrderedDict[int, None] = OrderedDict()
+        self._users: list[int] = []  # of the blocks that were ever taken, like their hashes
+        self._hash: list[int | None] = []
         self._cached: dict[int, int] = {}  # by hash, the block that was registered first
         self._others: dict[int, list[int]] = {}  # and those with the same one that were registered after it
 
     def fits(self, size: int) -> bool:
         """Say whether a prompt of that size fits when nothing else runs."""
-        return -(-size // self._block) <= len(self._users)
+        return -(-size // self._block) <= self._count
 
     def admit(self, namespace: Hashable, prompt: Ids) -> BlockTicket | None:
         """Find the cached full blocks before the last token, and take new blocks for the rest."""
@@ -66,7 +70,7 @@ class BlockCache:
         needed = -(-prompt.size // size) - len(found)
         users, free = self._users, self._free
         idle = [block for block in found if not users[block]]
-        if needed + len(idle) > len(free):
+        if needed + len(idle) > self._idle():
             return None
         for block in idle:
             del free[block]
@@ -88,7 +92,7 @@ class BlockCache:
         """Take a block where the last one is full; register a block once generated tokens have filled it."""
         size = self._block
         room = len(ticket.blocks) * size - ticket.size
-        done = min(tokens.size, room + len(self._free) * size)
+        done = min(tokens.size, room + self._idle() * size)
         ticket.blocks += self._take(-(-max(done - room, 0) // size))
         data = ticket.tail + tokens[:done].tobytes()
         step = size * tokens.itemsize
@@ -105,18 +109,23 @@ class BlockCache:
 
     def finish(self, ticket: BlockTicket) -> None:
         """Free the blocks: hashed ones to the right of the queue, the tail first; one without a hash to the left."""
-        users, free, hashes = self._users, self._free, self._hash
+        users, free, bare, hashes = self._users, self._free, self._bare, self._hash
         for block in reversed(ticket.blocks):
             users[block] -= 1
             if users[block]:
                 continue
-            free[block] = None
             if hashes[block] is None:
-                free.move_to_end(block, last=False)
+                bare.append(block)
+            else:
+                free[block] = None
 
     def free_queue(self) -> list[int]:
         """Give the numbers of the free blocks, the one that is taken next first."""
-        return list(self._free)
+        return [*reversed(self._bare), *range(len(self._users), self._count), *self._free]
+
+    def _idle(self) -> int:
+        """Count the free blocks."""
+        return len(self._bare) + self._count - len(self._users) + len(self._free)
 
     def _find(self, hashes: list[int]) -> list[int]:
         """Give the blocks of the leading hashes that are cached; of duplicates the one registered first."""
@@ -131,9 +140,18 @@ class BlockCache:
 
     def _take(self, count: int) -> list[int]:
         """Take blocks from the left of the free queue; their hashes go with that, and not before."""
-        taken = []
-        users, free, hashes = self._users, self._free, self._hash
-        for _ in range(count):
+        taken: list[int] = []
+        users, free, bare, hashes = self._users, self._free, self._bare, self._hash
+        while bare and len(taken) < count:
+            block = bare.pop()
+            users[block] = 1
+            taken.append(block)
+        unused = min(count - len(taken), self._count - len(users))
+        if unused:
+            taken += range(len(users), len(users) + unused)
+            users += [1] * unused
+            hashes += [None] * unused
+        for _ in range(count - len(taken)):
             block, _ = free.popitem(last=False)
             users[block] = 1
             digest = hashes[block]

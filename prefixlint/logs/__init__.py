@@ -177,6 +177,17 @@ def new_index() -> Index:
     return _read.Index()
 
 
+def files(paths: Iterable[str]) -> list[str]:
+    """Give the files that `read` would read because they or their glob are named; nothing is opened."""
+    from prefixlint.logs import _io, _read
+
+    return [
+        item.path
+        for item in _read.unique(paths)
+        if isinstance(item, _io.Input) and item.named and item.path != _io.STDIN
+    ]
+
+
 def format_names() -> tuple[str, ...]:
     """Give the names of all log formats, sorted: what `log_format` may be."""
     from prefixlint.logs import _detect

@@ -197,7 +197,7 @@ def _groups(result: Analysis, style: Style, look: Look) -> list[str]:
     if not result.groups:
         return []
     engines = [e.engine for e in result.engines]
-    rows = [(*result.by, "requests", "tokens", "reported", *engines)]
+    rows = [(*map(visible, result.by), "requests", "tokens", "reported", *engines)]
     rows += [_group_row(g, engines) for g in result.groups[: _most(_GROUPS, look)]]
     align = "<" * len(result.by) + ">" * (3 + len(engines))
     lines = table(rows, align=align, width=look.width, grow=range(len(result.by)), indent=0)
