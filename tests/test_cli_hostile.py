@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from prefixlint.cli import main
+from prefixlint.reports._terminal import columns
 
 SYSTEM = "You are a careful assistant of the harbour office. Answer briefly and never guess a tide. " * 3
 MANY_DIGITS = "9" * 5000  # more than Python turns into a number
@@ -130,3 +131,41 @@ def test_two_results_are_not_written_over_each_other(log, tmp_path):
     assert "output-twice" in result.stderr
     assert not out.exists()
     assert run("analyze", log, "--requests-out", "/dev/null", "--export", "/dev/null", "-o", "/dev/null").exit_code == 0
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["bodies", "bodies in strings"])
+def test_what_only_some_readers_take_is_written_back_as_it_was(tmp_path, nested):
+    def line(number):
+        body = {
+            "model": "m",
+            "messages": [
+                {"role": "system", "content": f"Current time: 2026-03-03 08:{number:02d}:17. {SYSTEM}"},
+                {"role": "user", "content": f"Tide {number}?", "name": "\ud800"},
+            ],
+            "metadata": {"x": "\ud800"},
+        }
+        return {"request": json.dumps(body) if nested else body}
+
+    path, fixed = tmp_path / "log.jsonl", tmp_path / "fixed.jsonl"
+    path.write_text("".join(json.dumps(line(number)) + "\n" for number in range(12)), encoding="utf-8")
+    result = run("analyze", path, "--write-fixed", fixed)
+    assert result.exit_code == 0, result.stderr
+    lines = [json.loads(text)["request"] for text in fixed.read_text(encoding="utf-8").splitlines()]
+    bodies = [json.loads(text) for text in lines] if nested else lines
+    assert len(bodies) == 12
+    assert all(body["metadata"] == {"x": "\ud800"} for body in bodies)
+    assert "08:05:17" not in bodies[5]["messages"][0]["content"]
+
+
+def test_excerpts_of_wide_characters_stay_within_the_width_and_their_marks_below_what_differs(tmp_path, monkeypatch):
+    one, two = tmp_path / "a.txt", tmp_path / "b.txt"
+    one.write_text("港の潮位を答える助手です。今は朝です。" + SYSTEM, encoding="utf-8")
+    two.write_text("港の潮位を答える助手です。今は夜です。" + SYSTEM, encoding="utf-8")
+    for terminal in (20, 40, 80):
+        monkeypatch.setenv("COLUMNS", str(terminal))
+        lines = run("diff", one, two, "--text-only").stdout.splitlines()
+        marks = next(line for line in lines if line.strip(" ") and not line.strip(" ^"))
+        earlier = lines[lines.index(marks) - 2]
+        assert columns(earlier) <= terminal
+        assert columns(earlier[: earlier.index("朝")]) == marks.index("^")
+        assert marks.count("^") == columns("朝")

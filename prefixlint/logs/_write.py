@@ -97,7 +97,7 @@ def _replaced(value: Any, old: Any, new: Any, depth: int) -> Any | None:
         if inner is value or not isinstance(inner, dict | list):
             return None
         found = _replaced(inner, old, new, depth - 1)
-        return None if found is None else orjson.dumps(found).decode()
+        return None if found is None else _text(found)
     items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
         if isinstance(item, dict | list) or (isinstance(item, str) and item[:1] in ("{", "[")):
@@ -116,9 +116,7 @@ def _spread(value: dict[str, Any], old: dict[str, Any], new: dict[str, Any]) -> 
     changed = dict(value)
     for key, item in new.items():
         if item != old.get(key):
-            changed[key] = (
-                orjson.dumps(item).decode() if isinstance(value.get(key), str) and not isinstance(item, str) else item
-            )
+            changed[key] = _text(item) if isinstance(value.get(key), str) and not isinstance(item, str) else item
     return changed
 
 
@@ -186,3 +184,7 @@ def _dumps(value: Any) -> bytes:
         return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
     except TypeError:  # lone surrogates, numbers beyond 64 bits
         return json.dumps(value, ensure_ascii=True).encode() + b"\n"
+
+
+def _text(value: Any) -> str:
+    return _dumps(value).decode().removesuffix("\n")

@@ -266,11 +266,11 @@ def excerpt_lines(excerpt: Excerpt, width: int, style: Style) -> list[str]:
     earlier, later = visible(excerpt.earlier), visible(excerpt.later)
     most = max(8, width - 30)
     earlier, later = shorten(earlier, most // 2), shorten(later, most // 2)
-    longest = max(len(earlier), len(later))
+    longest = max(columns(earlier), columns(later))
     before = shorten(visible(excerpt.before), max(0, min(30, width - longest)), keep="end")
-    after = shorten(visible(excerpt.after), max(0, width - len(before) - longest))
+    after = shorten(visible(excerpt.after), max(0, width - columns(before) - longest))
     rows = [f"{before}{style.yellow(value)}{style.dim(after)}" for value in (earlier, later)]
-    return [*rows, " " * len(before) + style.yellow("^" * max(1, longest))]
+    return [*rows, " " * columns(before) + style.yellow("^" * max(1, longest))]
 
 
 def _prefixes(result: Analysis, style: Style, look: Look) -> list[str]:

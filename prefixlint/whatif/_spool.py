@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
@@ -22,7 +23,10 @@ class Spool:
 
     def put(self, row: int, body: Any) -> None:
         """Keep the body of a request."""
-        data = orjson.dumps(body)
+        try:
+            data = orjson.dumps(body)
+        except TypeError:  # lone surrogates, numbers beyond 64 bits
+            data = json.dumps(body).encode()
         self._places[row] = self._stream.seek(0, 2), len(data)
         self._stream.write(data)
 
@@ -36,7 +40,11 @@ class Spool:
             return None
         start, size = self._places[row]
         self._stream.seek(start)
-        return orjson.loads(self._stream.read(size))
+        data = self._stream.read(size)
+        try:
+            return orjson.loads(data)
+        except orjson.JSONDecodeError:  # what only `json` could write, only `json` reads
+            return json.loads(data)
 
     def close(self) -> None:
         """Give the disk space back."""
