@@ -75,7 +75,11 @@ def _read(path: Path, *, whole: bool) -> LintConfig:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: {error}", slug="config-unreadable") from None
-    table = data if whole else data.get("tool", {}).get("prefixlint", {})
+    table: Any = data
+    for name in () if whole else ("tool", "prefixlint"):
+        table = table.get(name, {})
+        if not isinstance(table, dict):
+            raise ConfigError(f"{path}: {name} must be a table, not {table!r}", slug="config-value")
     return parse(table, str(path))
 
 

@@ -169,3 +169,13 @@ def test_excerpts_of_wide_characters_stay_within_the_width_and_their_marks_below
         assert columns(earlier) <= terminal
         assert columns(earlier[: earlier.index("朝")]) == marks.index("^")
         assert marks.count("^") == columns("朝")
+
+
+@pytest.mark.parametrize("text", ["tool = 5", "[tool]\nprefixlint = 5", "[[tool.prefixlint]]\nsinks = []"])
+def test_a_configuration_that_is_no_table(tmp_path, monkeypatch, text):
+    (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for command in ("check", "config"):
+        result = run(command, ".")
+        assert result.exit_code == 2
+        assert "must be a table" in result.stderr
