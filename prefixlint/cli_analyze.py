@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from prefixlint import cliparts, console
-from prefixlint.errors import UsageError
+from prefixlint.errors import PrefixlintError, UsageError
 
 if TYPE_CHECKING:
     from prefixlint.results import RequestLine
@@ -86,11 +86,12 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
     threshold = _percent(settings["fail_under"], "--fail-under") if settings["fail_under"] is not None else None
     old = None if settings["compare"] is None else _saved(settings["compare"])
     progress = console.Progress(quiet=settings["quiet"])
+    failed: list[PrefixlintError] = []
     try:
         with (
-            _requests_out(settings["requests_out"]) as on_request,
-            _trace(settings["export"]) as on_trace,
-            _trace(settings["write_fixed"]) as on_fixed,
+            _requests_out(settings["requests_out"], failed) as on_request,
+            _trace(settings["export"], failed) as on_trace,
+            _trace(settings["write_fixed"], failed) as on_fixed,
         ):
             watch = pipeline.Watch(on_bytes=progress, on_request=on_request, on_trace=on_trace, on_fixed=on_fixed)
             result = pipeline.analyze(logs, options, stdin=sys.stdin.buffer, watch=watch)
@@ -104,6 +105,10 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
         console.width(), console.wants_color(settings["color"], settings["output"]), settings["verbose"]
     )
     console.emit(reports.load(settings["report"]).analysis(result, look), settings["output"])
+    if failed:
+        for error in failed[1:]:
+            console.complain(error)
+        raise failed[0]
     if threshold is not None:
         _judge([(e.engine, e.hit_rate) for e in result.engines], threshold)
 
@@ -247,20 +252,20 @@ def _judge(rates: list[tuple[str, float | None]], threshold: float) -> None:
 
 
 @contextlib.contextmanager
-def _trace(path: str | None) -> Iterator[Callable[[bytes], None] | None]:
+def _trace(path: str | None, failed: list[PrefixlintError]) -> Iterator[Callable[[bytes], None] | None]:
     if path is None:
         yield None
         return
-    with console.writing(path) as file:
-        yield file.write
+    with console.aside(path, failed) as write:
+        yield write
 
 
 @contextlib.contextmanager
-def _requests_out(path: str | None) -> Iterator[Callable[[RequestLine], None] | None]:
+def _requests_out(path: str | None, failed: list[PrefixlintError]) -> Iterator[Callable[[RequestLine], None] | None]:
     if path is None:
         yield None
         return
     from prefixlint.reports.json import request_line
 
-    with console.writing(path) as file:
-        yield lambda line: file.write(request_line(line))
+    with console.aside(path, failed) as write:
+        yield lambda line: write(request_line(line))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+_CANNOT_WRITE = "cannot-write"
 _MIN_WIDTH = 20
 _MAX_WIDTH = 120
 
@@ -82,8 +83,7 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
             complain(error)
             raise SystemExit(error.exit_code) from None
         except BrokenPipeError:
-            with contextlib.suppress(OSError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _leave_pipe()
             raise SystemExit(0) from None
         except Exception as error:
             if isinstance(error, click.ClickException | click.exceptions.Exit | click.Abort):
@@ -136,9 +136,60 @@ def width() -> int:
 
 
 def emit(text: str, output: str | None) -> None:
-    """Write the result: to stdout, or to a file that appears only when it is complete."""
-    with writing("-" if output is None else output) as file:
-        file.write(text.encode("utf-8", "replace"))
+    """Write the result: to stdout, or to a file that appears only when it is complete.
+
+    A reader who has seen enough stops the text and not the command: its exit code says the same as without a pipe.
+    """
+    try:
+        with writing("-" if output is None else output) as file:
+            file.write(text.encode("utf-8", "replace"))
+    except BrokenPipeError:
+        _leave_pipe()
+
+
+def _leave_pipe() -> None:
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextlib.contextmanager
+def aside(path: str, failed: list[PrefixlintError]) -> Iterator[Callable[[bytes], None]]:
+    """Open a file, as `writing` does, for a result beside the one that is shown, and give what writes to it.
+
+    A disk that fills up is told in `failed`, and what else was asked for goes on; a file that cannot be opened is an
+    error at once, before anything was computed.
+    """
+    lost: list[OSError] = []
+    other: list[Exception] = []  # what went wrong in the command meanwhile, which is not this file's doing
+    opened = False
+
+    def write(data: bytes) -> None:
+        if lost:
+            return
+        try:
+            file.write(data)
+        except OSError as error:
+            lost.append(error)
+
+    try:
+        with writing(path) as file:
+            opened = True
+            try:
+                yield write
+            except Exception as error:
+                other.append(error)
+                raise
+            if lost:
+                raise lost[0]
+    except (BrokenPipeError, UsageError) as error:
+        if other:
+            raise other[0] from None
+        if not opened:
+            raise
+        if isinstance(error, UsageError):
+            failed.append(error)
+        else:
+            _leave_pipe()
 
 
 @contextlib.contextmanager
@@ -196,9 +247,7 @@ def writing(path: str) -> Iterator[Any]:
 
 
 def _cannot_write(path: str, error: OSError) -> UsageError:
-    return UsageError(
-        f"cannot write {path}: {error.strerror or error}", slug="cannot-write", hint="choose another file"
-    )
+    return UsageError(f"cannot write {path}: {error.strerror or error}", slug=_CANNOT_WRITE, hint="choose another file")
 
 
 class Progress:

@@ -1,11 +1,15 @@
 """Options, names and places that nobody means: each is refused or served in words, never as a fault of prefixlint."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from prefixlint import console
 from prefixlint.cli import main
 from prefixlint.reports._terminal import columns
 
@@ -179,3 +183,40 @@ def test_a_configuration_that_is_no_table(tmp_path, monkeypatch, text):
         result = run(command, ".")
         assert result.exit_code == 2
         assert "must be a table" in result.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("option", ["--requests-out", "--export", "--write-fixed"])
+def test_a_full_disk_for_one_result_does_not_lose_the_others(log, tmp_path, option):
+    report, lines = tmp_path / "report.txt", tmp_path / "lines.jsonl"
+    also = ("--requests-out", lines) if option != "--requests-out" else ("--export", lines)
+    result = run("analyze", log, option, "/dev/full", *also, "-o", report)
+    assert result.exit_code == 2
+    assert result.stderr.count("cannot-write") == 1
+    assert "3 requests" in report.read_text(encoding="utf-8")
+    assert lines.read_bytes().count(b"\n") == 3
+
+
+def test_a_reader_who_stops_does_not_turn_a_failure_into_success(log):
+    for arguments, code in (
+        (("assert", log + "#1", log + "#2", "--min-shared", "1.0"), 1),
+        (("analyze", log, "--fail-under", "99"), 1),
+        (("analyze", log), 0),
+    ):
+        reading, writing = os.pipe()
+        os.close(reading)
+        with os.fdopen(writing, "wb") as pipe:
+            done = subprocess.run(
+                [sys.executable, "-m", "prefixlint", *arguments], stdout=pipe, stderr=subprocess.PIPE, check=False
+            )
+        assert done.returncode == code, done.stderr
+        assert b"Traceback" not in done.stderr
+
+
+def test_a_fault_of_the_command_is_not_taken_for_one_of_a_file_that_it_writes(tmp_path):
+    failed, fault = [], OSError(5, "Input/output error", "log.jsonl")
+    with pytest.raises(OSError, match="Input/output error") as caught, console.aside(str(tmp_path / "x"), failed):
+        raise fault
+    assert caught.value is fault
+    assert not failed
+    assert not list(tmp_path.iterdir())
