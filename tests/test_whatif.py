@@ -250,8 +250,8 @@ TEXT = st.text(alphabet="ab \n0123.:-éß", max_size=30)
 
 @given(st.lists(TEXT, min_size=2, max_size=5), st.lists(TEXT, min_size=1, max_size=4))
 @settings(max_examples=150, deadline=None)
-def test_a_text_is_taken_apart_without_loss(statics, values):
-    texts = ["".join(s + v for s, v in zip(statics, values * 5, strict=False)) for values in ([v] for v in values)]
+def test_a_text_is_taken_apart_without_loss(constants, values):
+    texts = ["".join(s + v for s, v in zip(constants, values * 5, strict=False)) for values in ([v] for v in values)]
     template = Template(texts[0])
     for text in texts[1:]:
         template.learn(text, Wanted(frozenset({"text", "counter", "clock", "retrieval", "environment"})))

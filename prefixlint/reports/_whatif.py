@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from prefixlint.reports import Look
 from prefixlint.reports._terminal import Style, percent, short_count, table, visible, wrap
-from prefixlint.results import Analysis, Step, Waterfall, WhatIf
+from prefixlint.results import Analysis, Step, Waterfall
 from prefixlint.wording import many
 
 _FAMILIES = 8
@@ -16,60 +16,50 @@ _ORDER = ("reported", "gap", "logged", "fix", "ceiling")
 _LATE = {"    unexplained": 1, "    hits on text that is not in the log": 2}
 
 
-def gains(result: Analysis, style: Style, width: int) -> list[str]:
-    """Give the table of fixes: each alone, and after those above it."""
-    rows = [row for row in result.what_if if row.family is None]
+def gains(result: Analysis, style: Style, look: Look) -> list[str]:
+    """Give the way from the reported rate over each fix to the ceiling: for the whole log, and in short by family."""
     refused = [
         line
         for one in result.not_tried
-        for line in wrap(f"{', '.join(one.rules)} not simulated: {one.reason}", width, indent="    ", first="  ")
+        for line in wrap(f"{', '.join(one.rules)} not simulated: {one.reason}", look.width, indent="    ", first="  ")
     ]
-    if not rows:
+    whole = [one for one in result.waterfalls if one.family is None]
+    if not whole or not any(step.kind in ("fix", "reported") for step in whole[0].steps):
         return [style.bold("What fixing gives"), *refused] if refused else []
-    engines = [e.engine for e in result.engines]
+    fixed = any(step.kind == "fix" for step in whole[0].steps)
+    title = "What fixing gives, from what was served" if fixed else "From what was served to the ceiling"
+    heads = [cell for one in whole for cell in (("alone", one.engine) if fixed else (one.engine,))]
+    rows = [(title, *heads), *_steps(result, whole, alone=fixed)]
+    lines = table(rows, align="<" + ">" * len(heads), width=look.width, indent=0)
+    notes = [style.dim(line) for line in wrap(_explained(whole[0]), look.width)] if fixed else []
+    return [style.bold(lines[0]), *lines[1:], *refused, *notes, *_families(result, style, look)]
+
+
+def _steps(result: Analysis, whole: Sequence[Waterfall], *, alone: bool) -> Iterator[tuple[str, ...]]:
+    """Give a row a step, with the rate on each engine; before it, if wanted, the points that a fix gives by itself."""
     before = {e.engine: e.hit_rate for e in result.engines}
-    alone = {(row.engine, tuple(row.rules)): row for row in rows if not row.cumulative}
-    steps = [row for row in rows if row.cumulative and row.engine == engines[0]]
-    laid = [("What fixing gives, step by step", *(cell for name in engines for cell in ("alone", name)))]
-    laid.append(("as logged", *(cell for name in engines for cell in ("", percent(before[name])))))
-    for row in steps:
-        cells = [", ".join([*row.rules, _name(result, row)])]
-        for name in engines:
-            own = alone[name, tuple(row.rules)]
-            both = next(r for r in rows if r.cumulative and r.engine == name and tuple(r.rules) == tuple(row.rules))
-            cells += [_points(own.hit_rate, before[name]), percent(both.hit_rate)]
-        laid.append(tuple(cells))
-    lines = table(laid, align="<" + ">" * (2 * len(engines)), width=width, indent=0)
+    own = {(row.engine, tuple(row.rules)): row for row in result.what_if if row.family is None and not row.cumulative}
+    steps = [{_label(step): step for step in one.steps} for one in whole]
+    kinds = {name: step.kind for of_engine in steps for name, step in of_engine.items()}
+    order = sorted(kinds, key=lambda name: (_ORDER.index(kinds[name]), kinds[name] == "gap" and _LATE.get(name, 0)))
+    for name in order:
+        cells = []
+        for one, of_engine in zip(whole, steps, strict=True):
+            step = of_engine.get(name)
+            if alone:
+                row = own.get((one.engine, tuple(step.rules))) if step is not None and step.kind == "fix" else None
+                cells.append(_points(row.hit_rate, before[one.engine]) if row is not None else "")
+            cells.append(_cell(step) if step is not None else "")
+        yield name, *cells
+
+
+def _explained(one: Waterfall) -> str:
     text = "alone: points of hit rate that a fix gives by itself; prompts keep every value, told in the newest message."
-    lost = next((w.lost_tokens for w in result.waterfalls if w.family is None), 0)
-    if lost:
-        text += f" Still lost after all of them: {short_count(lost)} tokens."
-    return [style.bold(lines[0]), *lines[1:], *refused, *(style.dim(line) for line in wrap(text, width))]
-
-
-def _name(result: Analysis, row: WhatIf) -> str:
-    return next((f.rule.name for f in result.findings if f.rule.code in row.rules), "")
+    return f"{text} Still lost after all of them: {short_count(one.lost_tokens)} tokens." if one.lost_tokens else text
 
 
 def _points(after: float | None, before: float | None) -> str:
     return "unknown" if after is None or before is None else f"{100 * (after - before):+.1f}"
-
-
-def waterfall(result: Analysis, style: Style, look: Look) -> list[str]:
-    """Give the way from the reported rate to the ceiling, for the whole log, and in short for each family."""
-    whole = [one for one in result.waterfalls if one.family is None]
-    if not whole or not any(step.kind in ("fix", "reported") for step in whole[0].steps):
-        return []
-    names = [_label(step) for step in whole[0].steps]
-    cells = [{_label(step): _cell(step) for step in one.steps} for one in whole]
-    for one in whole[1:]:
-        names += [_label(step) for step in one.steps if _label(step) not in names]
-    kinds = {_label(step): step.kind for one in whole for step in one.steps}
-    names.sort(key=lambda name: (_ORDER.index(kinds[name]), kinds[name] == "gap" and _LATE.get(name, 0)))
-    rows = [("From what was served to the ceiling", *(one.engine for one in whole))]
-    rows += [(name, *(cell.get(name, "") for cell in cells)) for name in names]
-    lines = table(rows, align="<" + ">" * len(whole), width=look.width, indent=0)
-    return [style.bold(lines[0]), *lines[1:], *_families(result, style, look)]
 
 
 def _cell(step: Step) -> str:

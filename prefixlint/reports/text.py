@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -24,7 +25,7 @@ from prefixlint.reports._terminal import (
     wrap,
 )
 from prefixlint.reports._trends import against, over_time
-from prefixlint.reports._whatif import gains, waterfall
+from prefixlint.reports._whatif import gains
 from prefixlint.reports._worth import memory, worth
 from prefixlint.results import (
     LOGGED_IDS,
@@ -61,8 +62,7 @@ def analysis(result: Analysis, look: Look) -> str:
         _misses(result, style, look.width),
         causes(result, style, look.width),
         in_source(result, style, look),
-        gains(result, style, look.width),
-        waterfall(result, style, look),
+        gains(result, style, look),
         over_time(result, style, look.width),
         _groups(result, style, look),
         _families(result, style, look),
@@ -351,6 +351,9 @@ def _next(result: Analysis, style: Style, width: int) -> list[str]:
     if not result.engines:
         text = "what the cache could serve needs prompts; prefixlint record --how NAME says how to log them."
         return wrap(text, width, first=style.bold("next: "))
-    if result.engines:
+    worst = next((finding.where for finding in result.findings), None)
+    if worst is None:
         return wrap("--requests-out FILE.jsonl writes the numbers of each request.", width, first=style.bold("next: "))
-    return []
+    where = shlex.quote(visible(f"{worst.path}#{worst.line}"))
+    text = f"prefixlint explain {where} follows one request of the first cause; --source PATH names the code behind it."
+    return wrap(text, width, first=style.bold("next: "))
