@@ -142,11 +142,37 @@ SETUP = (
 )
 
 
+def sent(body):
+    """Let a text that is sent stand where a system message does, in which a name alone is worth a warning."""
+    return body.replace("ask(prompt)", 'ask([{"role": "system", "content": prompt}, {"role": "user", "content": q}])')
+
+
 @pytest.mark.parametrize("name", PAIRS)
 def test_the_look_alike_is_quiet_and_the_fault_is_not(name):
     code, quiet, loud = PAIRS[name]
-    assert code in shown(function(loud, SETUP)), "the fault is not seen"
+    assert code in shown(function(sent(loud), SETUP)), "the fault is not seen"
     assert code not in shown(function(quiet, SETUP))
+    if code not in shown(function(loud, SETUP)):
+        assert code not in shown(function(sent(quiet), SETUP))
+
+
+def levels(files, code):
+    return {each.severity.word for each in findings(files)[0] if each.rule.code == code}
+
+
+def test_a_name_alone_is_information_where_nothing_says_that_the_text_stands_first():
+    body = f'prompt = f"Work for {{user_name}}. {RULES}"\nreturn ask(prompt)'
+    assert levels(function(body, SETUP), "PFX105") == {"info"}
+    assert levels(function(sent(body), SETUP), "PFX105") == {"warning"}
+    clock = f'prompt = f"It is {{time.time()}}. {RULES}"\nreturn ask(prompt)'
+    assert levels(function(clock, SETUP), "PFX101") == {"error"}
+
+
+def test_a_bounded_queue_of_messages_is_information_since_it_may_be_for_people():
+    queue = {"a.py": "from collections import deque\nmessages = deque(maxlen=20)\n"}
+    window = function('return create(messages=[{"role": "system", "content": RULES}] + q.history[-20:])', SETUP)
+    assert levels(queue, "PFX402") == {"info"}
+    assert levels(window, "PFX402") == {"error"}
 
 
 @pytest.mark.parametrize(

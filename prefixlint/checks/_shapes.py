@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from prefixlint.checks import Context
-from prefixlint.findings import Confidence, Finding, Rule
+from prefixlint.findings import Confidence, Finding, Rule, Severity
 from prefixlint.prompts import Span
 from prefixlint.resolve import Frame
 from prefixlint.sources import Sink, Summary
@@ -35,17 +35,19 @@ HISTORY_WORDS = frozenset("history conversation transcript turns dialogue".split
 MESSAGE_WORDS = HISTORY_WORDS | {"messages", "msgs"}
 
 
-Hit = tuple[Span, str]
-"""A place that has a rule's shape, and what to say about it."""
+Hit = tuple[Span, str] | tuple[Span, str, Severity]
+"""A place that has a rule's shape, what to say about it, and how severe it is at most."""
 
 
 def report(shapes: Mapping[str, Callable[[Context], Iterator[Hit]]], context: Context, rule: Rule) -> Iterator[Finding]:
     """Report the places that have the rule's shape (its parameter `shape`), each once."""
     seen: set[Span] = set()
-    for span, message in shapes[rule.params["shape"]](context):
+    for hit in shapes[rule.params["shape"]](context):
+        span, message = hit[:2]
+        severity = min(rule.severity, hit[2]) if len(hit) > 2 else rule.severity
         if span not in seen:
             seen.add(span)
-            yield Finding(rule, message, span, rule.severity, Confidence.MEDIUM, help=rule.help)
+            yield Finding(rule, message, span, severity, Confidence.MEDIUM, help=rule.help)
 
 
 def sinks(context: Context, *kinds: str) -> Iterator[tuple[Summary, Sink, Frame]]:

@@ -22,7 +22,7 @@ from prefixlint.checks._shapes import (
     report,
     sinks,
 )
-from prefixlint.findings import Finding, Rule
+from prefixlint.findings import Finding, Rule, Severity
 from prefixlint.link import HISTORY
 from prefixlint.prompts import Hole
 from prefixlint.resolve import Frame
@@ -103,7 +103,7 @@ def _window(context: Context) -> Iterator[Hit]:
     for _, sink, frame in sinks(context, "messages"):
         held = bare(sink.value)
         if isinstance(held, Call) and last_name(held) == "deque" and any(name == "maxlen" for name, _ in held.kwargs):
-            yield frame.span(held), message
+            yield frame.span(held), message, Severity.INFO  # what is kept so may be shown to people, or only counted
         parts = held.parts if isinstance(held, Join) else held.items if isinstance(held, Seq) else ()
         if len(parts) > 1:
             for part in parts:

@@ -75,7 +75,7 @@ def level(place: Place, rule: Rule) -> Severity:
     """Give the severity: the rule's ceiling, lowered by position, by how seldom the value changes, by what hides it."""
     if rule.params.get("advice") or place.masker is not None or place.origin.weak:
         return Severity.INFO
-    if place.lone or _is_request_data(place):
+    if place.lone or _is_request_data(place) or _is_hearsay(place):
         return Severity.INFO
     ceiling = rule.severity
     if place.origin.volatility.period in (Period.PROCESS, Period.DAY) or place.origin.frozen:
@@ -87,6 +87,11 @@ def level(place: Place, rule: Rule) -> Severity:
     if place.role not in HEAD and place.role != "text":
         ceiling = min(ceiling, Severity.WARNING)
     return ceiling
+
+
+def _is_hearsay(place: Place) -> bool:
+    """Tell whether only a name says that a value changes, in text that nothing shows to stand ahead of others."""
+    return place.origin.evidence == "name" and place.role not in ("system", "developer")
 
 
 def _is_request_data(place: Place) -> bool:
