@@ -10,6 +10,11 @@ import threading
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_stopped: list[int] = []
+"""The exit code that a signal asked for."""
+_AGAIN = 0.5
+"""Seconds after which a program that was stopped and still runs is stopped again: what is raised while a finaliser or a
+library that swallows it runs, is lost."""
 
 
 def run() -> None:
@@ -17,13 +22,16 @@ def run() -> None:
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a shell's background job
             signal.signal(number, _stop)
-    from prefixlint.cli import main
-
     try:
+        from prefixlint.cli import main
+
         main(prog_name="prefixlint")
     except SystemExit as end:
-        _leave(end.code)
-        raise
+        if _stopped and hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        code = _stopped[0] if _stopped else end.code
+        _leave(code)
+        raise SystemExit(code) from end
 
 
 def _leave(code: str | int | None) -> None:
@@ -48,7 +56,15 @@ def _stop(number: int, _frame: FrameType | None) -> None:
         signal.signal(each, signal.SIG_DFL)
     if number == signal.SIGINT:
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"interrupted\n")
-    raise SystemExit(128 + number)
+    _stopped.append(128 + number)
+    if hasattr(signal, "setitimer"):  # not on Windows
+        signal.signal(signal.SIGALRM, _stop_again)
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN, _AGAIN)
+    raise SystemExit(_stopped[0])
+
+
+def _stop_again(_number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(_stopped[0])
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from importlib import metadata, resources
@@ -68,6 +69,21 @@ def test_threads_are_waited_for():
         "--version",
     )
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "done by the thread")
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that interrupts")
+def test_a_signal_that_comes_within_a_finaliser_still_stops_the_program():
+    done = scripted(
+        "import os, signal, time, prefixlint.cli\n"
+        "class Finalised:\n"
+        "    def __del__(self): os.kill(os.getpid(), signal.SIGTERM)\n"
+        "def main(prog_name):\n"
+        "    Finalised()\n"
+        "    time.sleep(30)\n"
+        "    print('went on')\n"
+        "prefixlint.cli.main = main",
+    )
+    assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, "")
 
 
 def test_an_output_that_is_closed_ends_without_a_traceback():
