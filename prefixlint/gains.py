@@ -140,6 +140,12 @@ class Study:
         fixes, refused = whatif.plan(chosen, pairs)
         return fixes, [NotTried(tuple(sorted(one.codes)), one.reason) for one in refused]
 
+    def concerned(self) -> int:
+        """Count the requests of families with a cause: those that fixes would rewrite."""
+        families = {family for finding in self.findings for family in finding.families}
+        table = self.material.table
+        return sum(table.family[row] in families for row in self.material.rows.tolist())
+
     def _requests(self, rows: Iterable[int]) -> dict[int, Request]:
         table = self.material.table
         places = {table.where(row): row for row in rows}

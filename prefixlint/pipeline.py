@@ -53,6 +53,8 @@ _READ_AT_ONCE = 512  # requests that are held while they are put into order
 
 CAUSES = float("inf")
 """Requests that are searched for causes unless told otherwise: all, so that losses are those of the whole log."""
+FEW = 2_500
+"""Requests with a cause up to which fixes are tried unless told otherwise: it is about as much work as all the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +66,10 @@ class Options:
     what the requests run on and cost; `salt` is that of an exported trace. `limits` are those of the caches; `today` is
     the day by which the age of engine facts is told (None: it is not).
     `why` is the number of requests that are searched for causes (0: none, inf: all); `what_if` are the rules whose
-    fixes are tried, by code, beginning of a code or name, or `all`; `redact` masks personal values in what is shown, by
-    kind, with labels under `mask_salt`. `source` are files and folders to find the causes in. `flags` are the options
-    of the command line, by which advice names the commands that prove it.
+    fixes are tried, by code, beginning of a code or name, `all`, or `few`: all where at most FEW are concerned.
+    `redact` masks personal values in what is shown, by kind, with labels under `mask_salt`. `source` are files and
+    folders to find the causes in. `flags` are the options of the command line, by which advice names the commands that
+    prove it.
     """
 
     model: str | None = None
@@ -87,7 +90,7 @@ class Options:
     limits: Limits = field(default_factory=Limits)
     today: dt.date | None = None
     why: float = CAUSES
-    what_if: Sequence[str] = ("all",)
+    what_if: Sequence[str] = ("few",)
     redact: bool = False
     mask_salt: bytes = b""
     source: Sequence[str] = ()
@@ -361,8 +364,13 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
 
 def _what_if(study: gains.Study, analysis: Analysis, options: Options, *, timed: bool) -> Analysis:
     """Try the fixes of the causes that were found; a fault in a rewrite costs their gains and not the analysis."""
+    wanted = ("all",) if "few" in options.what_if else options.what_if
+    concerned = study.concerned() if wanted is not options.what_if and study.keep is None else 0
+    if concerned > FEW:
+        text = f"fixes were not tried on {many(concerned, 'request')}; --what-if all tries them in as long again"
+        wanted, analysis = (), replace(analysis, notes=[*analysis.notes, Note("what-if-many", text)])
     try:
-        tried = study.run(*study.plan(lambda finding: _is_wanted(finding, options.what_if)))
+        tried = study.run(*study.plan(lambda finding: _is_wanted(finding, wanted)))
     except Exception as error:
         if study.keep is not None:
             raise

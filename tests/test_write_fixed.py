@@ -340,6 +340,21 @@ def test_the_command_line(tmp_path):
     assert "What fixing gives" not in none
 
 
+def test_fixes_of_many_requests_are_tried_when_asked_for(tmp_path, monkeypatch):
+    path, run = write(tmp_path / "log.jsonl", bodies()), CliRunner().invoke
+    assert "What fixing gives" in run(main, ["analyze", str(path)]).stdout
+    monkeypatch.setattr(pipeline, "FEW", 1)
+    many = run(main, ["analyze", str(path)]).stdout
+    assert "What fixing gives" not in many
+    assert "requests; --what-if all tries them in as long again" in " ".join(many.split())
+    asked = run(main, ["analyze", str(path), "--what-if", "all"]).stdout
+    assert "What fixing gives" in asked
+    assert "were not tried" not in asked
+    out = tmp_path / "fixed.jsonl"
+    assert run(main, ["analyze", str(path), "--write-fixed", str(out)]).exit_code == 0
+    assert out.read_bytes() != path.read_bytes()
+
+
 @pytest.mark.parametrize(
     "options",
     [
