@@ -29,6 +29,9 @@ from prefixlint.whatif._rewriter import Choice, Rewriter
 _READ_AT_ONCE = 256  # requests that are held while they are put into order
 _STEPWISE = 4  # fixes of one family that are tried in every order of the best; more are taken in the order of their own
 
+FEW = 2_500
+"""Requests with a cause up to which fixes are tried unless told otherwise: it is about as much work as all the rest."""
+
 NOTHING: Choice = frozenset()
 
 Counts = NDArray[np.int64]
@@ -282,6 +285,11 @@ class Study:
         replay = simulate.run(accounts.arrivals(table, material.encoder, material.rows), engines)
         free = {name: simulate.scaled(served, material.counts.factors) for name, served in replay.engines.items()}
         return Trial(table, replay, free, self.serve(table, replay))
+
+
+def is_wanted(finding: LogFinding, names: Sequence[str]) -> bool:
+    """Tell whether a cause is among those named: by code, beginning of a code, name, or `all`."""
+    return any(name == "all" or finding.rule.code.startswith(name) or finding.rule.name == name for name in names)
 
 
 def _layers(families: Mapping[int, Choice]) -> list[dict[int, Choice]]:

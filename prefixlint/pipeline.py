@@ -53,8 +53,6 @@ _READ_AT_ONCE = 512  # requests that are held while they are put into order
 
 CAUSES = float("inf")
 """Requests that are searched for causes unless told otherwise: all, so that losses are those of the whole log."""
-FEW = 2_500
-"""Requests with a cause up to which fixes are tried unless told otherwise: it is about as much work as all the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +66,7 @@ class Options:
     `why` is the number of requests that are searched for causes (0: none, inf: all); `what_if` are the rules whose
     fixes are tried, by code, beginning of a code or name, `all`, or `few`: all where at most FEW are concerned.
     `redact` masks personal values in what is shown, by kind, with labels under `mask_salt`. `source` are files and
-    folders to find the causes in. `flags` are the options of the command line, by which advice names the commands that
-    prove it.
+    folders to find the causes in. `flags` are the options of the command line, by which advice names commands.
     """
 
     model: str | None = None
@@ -366,11 +363,11 @@ def _what_if(study: gains.Study, analysis: Analysis, options: Options, *, timed:
     """Try the fixes of the causes that were found; a fault in a rewrite costs their gains and not the analysis."""
     wanted = ("all",) if "few" in options.what_if else options.what_if
     concerned = study.concerned() if wanted is not options.what_if and study.keep is None else 0
-    if concerned > FEW:
+    if concerned > gains.FEW:
         text = f"fixes were not tried on {many(concerned, 'request')}; --what-if all tries them in as long again"
         wanted, analysis = (), replace(analysis, notes=[*analysis.notes, Note("what-if-many", text)])
     try:
-        tried = study.run(*study.plan(lambda finding: _is_wanted(finding, wanted)))
+        tried = study.run(*study.plan(lambda finding: gains.is_wanted(finding, wanted)))
     except Exception as error:
         if study.keep is not None:
             raise
@@ -401,10 +398,6 @@ def _write_fixed(
         for line in log.fixed(lambda place: spool.get(where[place]) if place in where else None):
             write(line)
     return done
-
-
-def _is_wanted(finding: LogFinding, names: Sequence[str]) -> bool:
-    return any(name == "all" or finding.rule.code.startswith(name) or finding.rule.name == name for name in names)
 
 
 def _findings(run: _Run, order: np.ndarray, options: Options, log: _Log, redactor: redact.Redactor) -> list[LogFinding]:

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import planting
 
-from prefixlint import logs, pipeline
+from prefixlint import gains, logs, pipeline
 from prefixlint.cli import main
 from prefixlint.errors import UsageError
 from prefixlint.model import Request
@@ -343,7 +343,7 @@ def test_the_command_line(tmp_path):
 def test_fixes_of_many_requests_are_tried_when_asked_for(tmp_path, monkeypatch):
     path, run = write(tmp_path / "log.jsonl", bodies()), CliRunner().invoke
     assert "What fixing gives" in run(main, ["analyze", str(path)]).stdout
-    monkeypatch.setattr(pipeline, "FEW", 1)
+    monkeypatch.setattr(gains, "FEW", 1)
     many = run(main, ["analyze", str(path)]).stdout
     assert "What fixing gives" not in many
     assert "requests; --what-if all tries them in as long again" in " ".join(many.split())
