@@ -12,9 +12,7 @@ from types import FrameType
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _stopped: list[int] = []
 """The exit code that a signal asked for."""
-_AGAIN = 0.5
-"""Seconds after which a program that was stopped and still runs is stopped again: what is raised while a finaliser or a
-library that swallows it runs, is lost."""
+_AGAIN = 0.01  # seconds after a finaliser in which the program was stopped in vain
 
 
 def run() -> None:
@@ -22,13 +20,12 @@ def run() -> None:
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a shell's background job
             signal.signal(number, _stop)
+    sys.unraisablehook = _lost
     try:
         from prefixlint.cli import main
 
         main(prog_name="prefixlint")
     except SystemExit as end:
-        if _stopped and hasattr(signal, "setitimer"):
-            signal.setitimer(signal.ITIMER_REAL, 0)
         code = _stopped[0] if _stopped else end.code
         _leave(code)
         raise SystemExit(code) from end
@@ -57,14 +54,16 @@ def _stop(number: int, _frame: FrameType | None) -> None:
     if number == signal.SIGINT:
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"interrupted\n")
     _stopped.append(128 + number)
-    if hasattr(signal, "setitimer"):  # not on Windows
-        signal.signal(signal.SIGALRM, _stop_again)
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN, _AGAIN)
-    raise SystemExit(_stopped[0])
+    raise SystemExit(128 + number)
 
 
-def _stop_again(_number: int, _frame: FrameType | None) -> None:
-    raise SystemExit(_stopped[0])
+def _lost(what: sys.UnraisableHookArgs) -> None:
+    """Stop again a program that was stopped within a finaliser, where what is raised is lost; not on Windows."""
+    if not (_stopped and isinstance(what.exc_value, SystemExit) and hasattr(signal, "setitimer")):
+        sys.__unraisablehook__(what)
+        return
+    signal.signal(signal.SIGALRM, lambda *_: sys.exit(_stopped[0]))
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN)
 
 
 if __name__ == "__main__":

@@ -167,7 +167,7 @@ class Study:
             material.table,
             material.replay,
             {n: simulate.scaled(s, material.counts.factors) for n, s in material.replay.engines.items()},
-            self.serve(material.table, material.replay),
+            self.account.served,
         )
         self._note(base, dict.fromkeys(families, NOTHING), free, limited)
         layers = _layers(families)

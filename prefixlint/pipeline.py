@@ -302,30 +302,24 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
     analysis = summary.build(material, account)
 
     def serve(table: Table, replay: simulate.Replay) -> dict[str, simulate.Served]:
-        found = {}
-        if table is run.table:
-            found = dict(limited.served)
-        elif limited.limits:
+        found = {name: simulate.scaled(one, counts.factors) for name, one in replay.engines.items()}
+        if limited.limits:
             changed = replace(requests, table=table)
-            found = dict(bounded.apply(changed, replay, options.limits, counts.factors, pools=pools).served)
-        return {name: found.get(name) or simulate.scaled(one, counts.factors) for name, one in replay.engines.items()}
+            found |= bounded.apply(changed, replay, options.limits, counts.factors, pools=pools).served
+        return found
 
     if rows.size:
         where = simulate.after_warmup(rows.size, options.warmup)
         trying = gains.Study(material, account, run.ingest, serve, analysis.findings, where)
-        timed = _timed(table, rows, order_name)
         if watch.on_fixed is None:
-            analysis = _what_if(trying, analysis, options, timed=timed)
+            analysis = _what_if(trying, analysis, options, timed=requests.timed)
         else:
-            analysis = _write_fixed(trying, analysis, options, log, watch.on_fixed, timed=timed)
+            analysis = _write_fixed(trying, analysis, options, log, watch.on_fixed, timed=requests.timed)
     study = worth.Study(
         server=run.server,
         table=table,
         rows=rows,
-        served={
-            name: limited.served.get(name) or simulate.scaled(one, counts.factors)
-            for name, one in replay.engines.items()
-        },
+        served=account.served,
         counted=next(iter(replay.engines.values())).prompt,
         pools=server_pools,
         replicas=options.limits.replicas,
