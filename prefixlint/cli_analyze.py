@@ -215,7 +215,8 @@ def _moment(text: str | None) -> float | None:
     if text is None:
         return None
     with contextlib.suppress(ValueError):
-        return float(text)
+        if math.isfinite(seconds := float(text)):
+            return seconds
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

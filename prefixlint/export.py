@@ -19,12 +19,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import orjson
 
+from prefixlint.results import Note
+from prefixlint.table import UNKNOWN
+from prefixlint.wording import many
+
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
     from prefixlint.model import BlockHashes
+    from prefixlint.table import Table
+    from prefixlint.tokens import Encoder
 
     Ids = NDArray[np.uint32]
 
@@ -119,6 +125,51 @@ class Exporter:
 
     def _digest(self, parent: bytes, part: bytes) -> bytes:
         return hashlib.blake2b(parent + part, digest_size=16, key=self._key).digest()
+
+
+def write(
+    exporter: Exporter,
+    table: Table,
+    encoder: Encoder,
+    rows: NDArray[np.intp],
+    to: Callable[[bytes], None],
+    *,
+    of_blocks: bool,
+) -> list[Note]:
+    """Write these rows in this order, and say what was assumed: unknown outputs have the median length of the known."""
+    members = rows.tolist()
+    reported = np.frombuffer(table.completion, np.int64)
+    guess = int(np.median(known)) if (known := reported[rows][reported[rows] != UNKNOWN]).size else 1
+    guessed = 0
+    prompts = encoder.sequences(table.prompt_segments(row) for row in members if not of_blocks)
+    outputs = encoder.sequences(table.output_segments(row) for row in members if not of_blocks)
+
+    def lines() -> Iterator[Row]:
+        nonlocal guessed
+        for row in members:
+            prompt, output = (table.blocks[row], 0) if of_blocks else (next(prompts), next(outputs).size)
+            length = int(reported[row]) if reported[row] != UNKNOWN else int(output)
+            guessed += not length
+            time = table.time[row]
+            yield Row(table.namespace[row], prompt, None if np.isnan(time) else time, length or guess)
+
+    for line in exporter.lines(lines()):
+        to(line)
+    return _notes(exporter.result(), guessed, guess)
+
+
+def _notes(done: Exported, guessed: int, guess: int) -> list[Note]:
+    notes = []
+    if done.empty:
+        text = f"{many(done.empty, 'request')} without a token: not in the exported trace"
+        notes.append(Note("export-empty", text))
+    if guessed:
+        text = f"{many(guessed, 'request')} without a known output: {many(guess, 'token')} in the exported trace"
+        notes.append(Note("export-outputs", f"{text}, since simulators want a number"))
+    if len(done.sizes) > 1:
+        text = "the trace has blocks of several sizes, which its exported form cannot say: its readers take one for all"
+        notes.append(Note("export-sizes", text))
+    return notes
 
 
 def _split(data: bytes, size: int) -> list[bytes]:

@@ -15,13 +15,13 @@ from prefixlint import (
     accounts,
     bounded,
     counting,
-    curves,
     deviations,
     engines,
     export,
     gains,
     logs,
     redact,
+    replaying,
     rulebook,
     savings,
     selection,
@@ -41,8 +41,9 @@ from prefixlint.logfindings import LogFinding, with_masked_paths
 from prefixlint.logs._read import Index
 from prefixlint.model import Request, Skip
 from prefixlint.modelfiles import ModelFiles, resolve
+from prefixlint.replaying import Replayed
 from prefixlint.results import Analysis, Note, RequestLine
-from prefixlint.table import UNKNOWN, Kind, Table
+from prefixlint.table import Table
 from prefixlint.tokens import Encoder
 from prefixlint.watching import Watcher
 from prefixlint.whatif._spool import Spool
@@ -256,39 +257,63 @@ def _selected(items: Iterable[Request | Skip], options: Options) -> Iterator[Req
 
 
 def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watch, log: _Log) -> Analysis:
-    table = run.table
-    order, order_name = _order(table, options, run.notes)
-    kinds = np.frombuffer(table.kind, np.int8)[order]
-    use_blocks = bool((kinds == Kind.BLOCKS).any())
-    if use_blocks and (kinds == Kind.TOKENS).any():
-        run.notes.append(Note("mixed-kinds", "the log mixes prompts with hash traces; only the prompts are analysed"))
-        use_blocks = False
-    rows = order[kinds == (Kind.BLOCKS if use_blocks else Kind.TOKENS)]
-    chosen = selection.settled(chosen or selection.by_log(table, rows, of_blocks=use_blocks), table, rows)
+    """Say what the requests show: their causes, what caches make of them, what fixes gain, what it is worth, advice."""
+    ordered = replaying.ordered(run.table, options.order, run.notes)
     redactor = redact.shown(personal=options.redact, salt=options.mask_salt)
-    findings = _findings(run, order, options, log, redactor)
+    findings = _findings(run, ordered.order, options, log, redactor)
     run.watcher = None  # what it holds of the log is not needed any more
-    tap = curves.Tap(chosen)
-    replay = _replay(run, rows, chosen, options, tap, use_blocks=use_blocks)
-    counts = counting.check(table, rows, replay, run.files, blocks=use_blocks, server=bool(options.tokens_from))
-    requests = bounded.Log(table, run.encoder, rows, timed=_timed(table, rows, order_name), of_blocks=use_blocks)
-    server_pools = savings.pools(run.server, {name: one.engine for name, one in replay.engines.items()}, run.notes)
-    pools = {name: pool.tokens for name, pool in server_pools.items()} if run.server.auto else {}
-    limited = bounded.apply(requests, replay, options.limits, counts.factors, today=options.today, pools=pools)
-    run.notes += limited.notes
+    setting = replaying.Setting(
+        engines=chosen,
+        files=run.files,
+        server=run.server,
+        limits=options.limits,
+        block_size=options.block_size,
+        by_server=bool(options.tokens_from),
+        today=options.today,
+    )
+    done = replaying.replayed(run.table, run.encoder, ordered, setting, run.notes)
     if watch.on_trace is not None:
-        _export(run, rows, options, watch.on_trace, use_blocks=use_blocks)
-    material = Material(
-        bounded=limited,
-        table=table,
+        block = options.block_size or export.BLOCK
+        exporter = export.Exporter(block=block, salt=options.salt)
+        source = (run.table, run.encoder, ordered.rows)
+        run.notes += export.write(exporter, *source, watch.on_trace, of_blocks=ordered.of_blocks)
+    material = _material(run, options, watch, log, done=done, findings=findings, redactor=redactor)
+    account = accounts.account(material)
+    analysis = summary.build(material, account)
+    if ordered.rows.size:
+        analysis = _tried(run, options, watch, log, done=done, material=material, account=account, analysis=analysis)
+    analysis = worth.add(analysis, _worth(run, options, done, account))
+    if options.source:
+        from prefixlint import tosource  # late, since the linter is another program
+
+        analysis = tosource.add(analysis, options.source, log.again, redactor=redactor)
+    analysis = replace(analysis, findings=[with_masked_paths(f, redactor.path) for f in analysis.findings])
+    if not isinstance(log, _Files):  # advice is given on logs, which a command can name
+        return analysis
+    return _advised(run, options, done, account=account, analysis=analysis, paths=log.paths)
+
+
+def _material(
+    run: _Run,
+    options: Options,
+    watch: Watch,
+    log: _Log,
+    *,
+    done: Replayed,
+    findings: Sequence[LogFinding],
+    redactor: redact.Redactor,
+) -> Material:
+    return Material(
+        bounded=done.limited,
+        table=run.table,
         read=run.read,
         encoder=run.encoder,
         stand_in=run.files.stand_in,
-        order=order,
-        order_name=order_name,
-        rows=rows,
-        replay=replay,
-        counts=counts,
+        order=done.ordered.order,
+        order_name=done.ordered.name,
+        rows=done.ordered.rows,
+        replay=done.replay,
+        counts=done.counts,
         notes=run.notes,
         by=options.by,
         warmup=options.warmup,
@@ -298,57 +323,60 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
         on_account=watch.on_account,
         findings=findings,
     )
-    account = accounts.account(material)
-    analysis = summary.build(material, account)
 
-    def serve(table: Table, replay: simulate.Replay) -> dict[str, simulate.Served]:
-        found = {name: simulate.scaled(one, counts.factors) for name, one in replay.engines.items()}
-        if limited.limits:
-            changed = replace(requests, table=table)
-            found |= bounded.apply(changed, replay, options.limits, counts.factors, pools=pools).served
-        return found
 
-    if rows.size:
-        where = simulate.after_warmup(rows.size, options.warmup)
-        trying = gains.Study(material, account, run.ingest, serve, analysis.findings, where)
-        if watch.on_fixed is None:
-            analysis = _what_if(trying, analysis, options, timed=requests.timed)
-        else:
-            analysis = _write_fixed(trying, analysis, options, log, watch.on_fixed, timed=requests.timed)
-    study = worth.Study(
+def _tried(
+    run: _Run,
+    options: Options,
+    watch: Watch,
+    log: _Log,
+    *,
+    done: Replayed,
+    material: Material,
+    account: Account,
+    analysis: Analysis,
+) -> Analysis:
+    """Give the analysis with what the fixes gain; the log as it is with them is written where that is asked for."""
+    where = simulate.after_warmup(done.ordered.rows.size, options.warmup)
+    trying = gains.Study(material, account, run.ingest, done.serve, analysis.findings, where)
+    if watch.on_fixed is None:
+        return _what_if(trying, analysis, options, timed=done.ordered.timed)
+    return _write_fixed(trying, analysis, options, log, watch.on_fixed, timed=done.ordered.timed)
+
+
+def _worth(run: _Run, options: Options, done: Replayed, account: Account) -> worth.Study:
+    return worth.Study(
         server=run.server,
-        table=table,
-        rows=rows,
+        table=run.table,
+        rows=done.ordered.rows,
         served=account.served,
-        counted=next(iter(replay.engines.values())).prompt,
-        pools=server_pools,
+        counted=next(iter(done.replay.engines.values())).prompt,
+        pools=done.pools,
         replicas=options.limits.replicas,
-        tap=tap,
+        tap=done.tap,
         block_size=options.block_size,
         warmup=options.warmup,
-        timed=order_name == "time",
+        timed=done.ordered.name == "time",
     )
-    analysis = worth.add(analysis, study)
-    if options.source:
-        from prefixlint import tosource  # late, since the linter is another program
 
-        analysis = tosource.add(analysis, options.source, log.again, redactor=redactor)
-    analysis = replace(analysis, findings=[with_masked_paths(f, redactor.path) for f in analysis.findings])
-    if not isinstance(log, _Files):  # advice is given on logs, which a command can name
-        return analysis
+
+def _advised(
+    run: _Run, options: Options, done: Replayed, *, account: Account, analysis: Analysis, paths: Sequence[str]
+) -> Analysis:
+    """Give the analysis with how far its curves are from the engines, and with advice on the servers of these logs."""
     case = Case(
         analysis=analysis,
-        log=requests,
-        replay=replay,
-        served=study.served,
+        log=done.log,
+        replay=done.replay,
+        served=account.served,
         limits=options.limits,
-        factors=counts.factors,
+        factors=done.counts.factors,
         server=run.server,
-        tap=tap,
+        tap=done.tap,
         warmup=options.warmup,
-        paths=log.paths,
+        paths=paths,
         flags=options.flags,
-        pools=pools,
+        pools=done.capacities,
     )
     return replace(deviations.add(case), advice=advise(case))
 
@@ -415,80 +443,3 @@ def _again(table: Table, log: _Log, rows: Iterable[int]) -> Iterator[tuple[int, 
         places = {table.where(row): row for row in part}
         found = {places[r.path, r.line, r.part]: r for r in log.again(places)}
         yield from ((row, found[row], table.family[row]) for row in part if row in found)
-
-
-def _replay(
-    run: _Run, rows: np.ndarray, chosen: Sequence[Engine], options: Options, tap: curves.Tap, *, use_blocks: bool
-) -> simulate.Replay:
-    table, encoder = run.table, run.encoder
-    if use_blocks:
-        traced = (simulate.BlockArrival(row, table.namespace[row], table.blocks[row]) for row in rows.tolist())
-        return simulate.run_blocks(tap.blocks(traced), chosen)
-
-    return simulate.run(
-        accounts.arrivals(table, encoder, rows),
-        chosen,
-        block_size=options.block_size,
-        wider=selection.wider(table),
-        on_stored=tap.stored,
-    )
-
-
-def _export(run: _Run, rows: np.ndarray, options: Options, write: Callable[[bytes], None], *, use_blocks: bool) -> None:
-    """Write the requests as an anonymous trace, in the order in which they were used."""
-    table, members = run.table, rows.tolist()
-    exporter = export.Exporter(block=options.block_size or export.BLOCK, salt=options.salt)
-
-    reported = np.frombuffer(table.completion, np.int64)
-    guess = int(np.median(known)) if (known := reported[rows][reported[rows] != UNKNOWN]).size else 1
-    guessed = 0
-
-    def lines() -> Iterator[export.Row]:
-        nonlocal guessed
-        prompts = run.encoder.sequences(table.prompt_segments(row) for row in members if not use_blocks)
-        outputs = run.encoder.sequences(table.output_segments(row) for row in members if not use_blocks)
-        for row in members:
-            prompt, output = (table.blocks[row], 0) if use_blocks else (next(prompts), next(outputs).size)
-            length = int(reported[row]) if reported[row] != UNKNOWN else int(output)
-            guessed += not length
-            time = table.time[row]
-            yield export.Row(table.namespace[row], prompt, None if np.isnan(time) else time, length or guess)
-
-    for line in exporter.lines(lines()):
-        write(line)
-    done = exporter.result()
-    if done.empty:
-        run.notes.append(
-            Note("export-empty", f"{many(done.empty, 'request')} without a token: not in the exported trace")
-        )
-    if guessed:
-        text = f"{many(guessed, 'request')} without a known output: {many(guess, 'token')} in the exported trace"
-        run.notes.append(Note("export-outputs", f"{text}, since simulators want a number"))
-    if len(done.sizes) > 1:
-        text = "the trace has blocks of several sizes, which its exported form cannot say: its readers take one for all"
-        run.notes.append(Note("export-sizes", text))
-
-
-def _timed(table: Table, rows: np.ndarray, order_name: str) -> bool:
-    return order_name == "time" and not np.isnan(np.frombuffer(table.time, np.float64)[rows]).any()
-
-
-def _order(table: Table, options: Options, notes: list[Note]) -> tuple[np.ndarray, str]:
-    """Choose the order in which requests are used, and say what is odd about the log's own."""
-    times = np.frombuffer(table.time, np.float64)
-    known = ~np.isnan(times)
-    if options.order == "file" or not known.any():
-        if options.order == "time":
-            raise UsageError("the log has no times to sort by", slug="no-times", hint="use --sort file")
-        return np.arange(times.size), "file"
-    if not known.all() and options.order is None:
-        missing = int((~known).sum())
-        notes.append(Note("times-missing", f"{many(missing, 'request')} without a usable time: file order is used"))
-        return np.arange(times.size), "file"
-    steps = np.diff(times[known])
-    if steps.size and (steps < 0).mean() > 0.9:
-        notes.append(Note("reversed-log", "the log runs backwards in time; it was sorted"))
-    elif (steps < 0).any():
-        late = many(int((steps < 0).sum()), "request")
-        notes.append(Note("unsorted-log", f"{late} out of time order: the log was sorted"))
-    return np.argsort(np.where(known, times, np.inf), kind="stable"), "time"

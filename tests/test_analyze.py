@@ -335,6 +335,8 @@ def test_engines_can_be_chosen(log, model):
         ((DEMO, "--engine", "vlm"), 2, "vllm"),
         ((DEMO, "--model", "./nowhere"), 2, "nowhere"),
         ((DEMO, "--since", "yesterday"), 2, "bad-time"),
+        ((DEMO, "--since", "nan"), 2, "bad-time"),
+        ((DEMO, "--since", "-inf"), 2, "bad-time"),
         ((DEMO, "--warmup", "x"), 2, "bad-warmup"),
         ((DEMO, "--fail-under", "200"), 2, "bad-percent"),
         ((DEMO, "--log-format", "opnai-chat"), 2, "openai-chat"),
