@@ -161,8 +161,7 @@ def write(
 def _notes(done: Exported, guessed: int, guess: int) -> list[Note]:
     notes = []
     if done.empty:
-        text = f"{many(done.empty, 'request')} without a token: not in the exported trace"
-        notes.append(Note("export-empty", text))
+        notes.append(Note("export-empty", f"{many(done.empty, 'request')} without a token: not in the exported trace"))
     if guessed:
         text = f"{many(guessed, 'request')} without a known output: {many(guess, 'token')} in the exported trace"
         notes.append(Note("export-outputs", f"{text}, since simulators want a number"))
