@@ -8,6 +8,7 @@ What comes from where, so that nothing is said twice:
     docs/formats/NAME.md    the docstring of the log format's module
     docs/engines/NAME.md    the engine's TOML file
     docs/cli.md             the command line's own help texts
+    docs/json.md            the JSON Schemas in `prefixlint/schemas`
     docs/messages.md        where the sources raise an error, skip a line or note something, and `logs/recipes.toml`
     README.md               the block between the markers `<!-- output: COMMAND -->` and `<!-- end -->` is what the
                             command prints
@@ -38,7 +39,7 @@ import click
 ROOT = Path(__file__).resolve().parents[1]
 HELP_WIDTH = 100
 GENERATED_FOLDERS = ("docs/formats", "docs/engines")
-GENERATED_FILES = ("docs/cli.md", "docs/messages.md", "README.md")
+GENERATED_FILES = ("docs/cli.md", "docs/json.md", "docs/messages.md", "README.md")
 OUTPUT_BLOCK = re.compile(r"(<!-- output: (?P<command>[^\n]+?) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
 # Commands of an output block run as a reader would run them, but offline and without colours.
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "NO_COLOR": "1", "COLUMNS": str(HELP_WIDTH), "LC_ALL": "C.UTF-8"}
@@ -207,6 +208,73 @@ def _help(command: click.Command, name: str, parent: click.Context | None) -> st
     return f"```text\n{text}\n```"
 
 
+JSON_HEAD = """# The JSON of each command
+
+`--format json` writes one document; `null` means that a thing is not known, and never 0. Tokens are counts, rates and
+shares go from 0 to 1. Fields may be added; those that are here keep their meaning. `prefixlint schema NAME` prints the
+JSON Schema (draft 2020-12), which the package holds as `prefixlint/schemas/NAME-1.json`:
+
+```sh
+prefixlint check --format json -o found.json
+prefixlint schema check -o check.schema.json
+check-jsonschema --schemafile check.schema.json found.json    # or any other validator
+```"""
+
+
+def json_page() -> str:
+    """Show each output's fields, and the objects that they hold, from the schemas."""
+    schemas = importlib.import_module("prefixlint.schemas")
+    parts = [JSON_HEAD]
+    shown: dict[str, dict[str, Any]] = {}
+    for name in schemas.names():
+        schema = schemas.load(name)
+        parts += [f"## {schema['title']}", schema["description"], _fields(schema)]
+        shown |= schema.get("$defs", {})
+    parts.append("## What the documents hold")
+    for name, schema in sorted(shown.items()):
+        parts += [f"### {name.replace('_', ' ')}", schema.get("description", ""), _fields(schema)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _fields(schema: Mapping[str, Any]) -> str:
+    """List the fields of an object, those of objects within it by their path; for what is none, its type."""
+    rows = list(_field_rows(schema, ""))
+    return "\n".join(["| field | type | |", "|---|---|---|", *rows]) if rows else f"Type: {_type(schema)}"
+
+
+def _field_rows(schema: Mapping[str, Any], head: str) -> Iterator[str]:
+    required = schema.get("required", ())
+    for name, field in schema.get("properties", {}).items():
+        kind = _type(field) + ("" if name in required else ", optional")
+        yield f"| `{head}{name}` | {kind} | {_cell(field.get('description', ''))} |"
+        inner, suffix = field, ""
+        while "properties" not in inner and ("items" in inner or isinstance(inner.get("additionalProperties"), dict)):
+            suffix += "[]" if "items" in inner else ".*"
+            inner = inner["items"] if "items" in inner else inner["additionalProperties"]
+        yield from _field_rows(inner, f"{head}{name}{suffix}.")
+
+
+def _type(field: Mapping[str, Any]) -> str:
+    """Name the type of a field: a word of JSON, a link to an object of the page, or the words that it may be."""
+    if "$ref" in field:
+        name = field["$ref"].rpartition("/")[2]
+        return f"[{name.replace('_', ' ')}](#{name.replace('_', '-')})"
+    if "const" in field:
+        return f"`{field['const']}`"
+    if "enum" in field:
+        return ", ".join(f"`{word}`" for word in field["enum"])
+    if "anyOf" in field:
+        return " or ".join(_type(option) for option in field["anyOf"])
+    words = field.get("type", "anything")
+    kind, *null = words if isinstance(words, list) else [words]
+    held = field.get("items", field.get("additionalProperties"))
+    if kind == "array":
+        kind = f"list of {_type(held)}"
+    elif kind == "object" and isinstance(held, dict):
+        kind = f"map to {_type(held)}"
+    return " or ".join([kind, *null])
+
+
 def readme_page() -> str:
     """Run the commands that the README shows and put their output where it belongs."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -244,6 +312,7 @@ def wanted() -> dict[str, str]:
         **engine_pages(),
         "docs/messages.md": messages_page(),
         "docs/cli.md": cli_page(),
+        "docs/json.md": json_page(),
         "README.md": readme_page(),
     }
 

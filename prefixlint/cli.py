@@ -13,12 +13,13 @@ from prefixlint import __version__
 _COMMANDS = {
     "analyze": ("prefixlint.cli_analyze", "analyze", "What the prefix cache could serve of the requests in a log."),
     "check": ("prefixlint.cli_check", "check", "Lint prompt sources: what will break the prefix."),
-    "rule": ("prefixlint.cli_check", "rule", "A rule's page, or the list of rules."),
-    "config": ("prefixlint.cli_check", "config", "The effective configuration, and why each rule is on or off."),
+    "rule": ("prefixlint.cli_rule", "rule", "A rule's page, or the list of rules."),
+    "config": ("prefixlint.cli_rule", "config", "The effective configuration, and why each rule is on or off."),
     "engine": ("prefixlint.cli_engine", "engine", "An engine's cache facts with their dates and sources, or the list."),
     "explain": ("prefixlint.cli_explain", "explain", "One request: its tokens, its hits, what it should have matched."),
     "diff": ("prefixlint.cli_diff", "diff", "First divergence of two requests, and what differs behind it."),
     "assert": ("prefixlint.cli_assert", "check_shared", "Fail unless two prompts share a prefix of a stated length."),
+    "schema": ("prefixlint.cli_schema", "schema", "The JSON Schema of an output, or the list."),
     "record": ("prefixlint.cli_record", "record", "Get a log: a recording proxy, or settings for a server."),
 }
 

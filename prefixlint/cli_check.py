@@ -1,4 +1,4 @@
-"""`prefixlint check`, `prefixlint rule` and `prefixlint config`."""
+"""`prefixlint check`: lint the prompts of a repository."""
 
 from __future__ import annotations
 
@@ -194,56 +194,3 @@ def _exit_code(result: CheckResult, config: LintConfig) -> int:
         return 2
     floor = Severity[config.fail_on.upper()]
     return 1 if any(finding.severity >= floor for finding in result.findings) else 0
-
-
-@click.command(short_help="A rule's page, or the list of rules.")
-@click.argument("name", required=False)
-@console.guarded
-def rule(name: str | None) -> None:
-    """Show the page of a rule (by code or name), or list all rules."""
-    from prefixlint import rulebook
-
-    if name is not None:
-        found = rulebook.find(name)
-        console.emit(f"# {found.code} {found.name} ({found.severity.word})\n\n{found.summary}\n\n{found.page}", None)
-        return
-    rows = [f"{r.code}  {r.severity.word:<7}  {r.name:<34}  {r.summary}" for r in rulebook.rules().values()]
-    console.emit("\n".join(rows) + "\n", None)
-
-
-def _declared(found: LintConfig) -> list[str]:
-    """Give the lines on what a project says of its own prompts."""
-    said = found.declared
-    sinks = [f"{sink.function}:{sink.argument}".rstrip(":") for sink in said.sinks]
-    rows = (("sinks", sinks), ("prompt-names", said.names), ("prompt-files", said.files))
-    return [f"{key}: {', '.join(values)}" for key, values in rows if values]
-
-
-@click.command(short_help="The effective configuration, and why each rule is on or off.")
-@click.argument("path", required=False, default=".")
-@click.option("--config", "config_file", metavar="FILE", help="Configuration, instead of the project's own.")
-@console.guarded
-def config(path: str, config_file: str | None) -> None:
-    """Show the configuration that holds for PATH."""
-    from prefixlint import checkrun, discover, lintconfig, rulebook
-
-    root = discover.root_of(Path(path).absolute())
-    found = lintconfig.find(root, config_file)
-    known = rulebook.rules()
-    on = checkrun.enabled(found, known)
-    out = [f"root: {root}", f"configuration: {found.source or 'none: built-in defaults'}"]
-    out += [
-        f"min-tokens: {found.min_tokens}",
-        f"fail-on: {found.fail_on}",
-        f"exclude: {', '.join((*found.exclude, *found.extend_exclude))}",
-        *_declared(found),
-        "",
-    ]
-    for code, each in known.items():
-        if code in on:
-            why = "selected by default" if found.select == ("ALL",) else f"selected by {', '.join(found.select)}"
-        else:
-            ignored = code in rulebook.matching(found.ignore, known)
-            why = f"ignored by {', '.join(found.ignore)}" if ignored else f"not in {', '.join(found.select)}"
-        out.append(f"{code}  {'on ' if code in on else 'off'}  {each.name:<34}  {why}")
-    console.emit("\n".join(out) + "\n", None)

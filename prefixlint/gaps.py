@@ -92,16 +92,26 @@ def told(
     if not known.any():
         return None
     last = _last_use(rows, free)
-    there = known & (free.cached > 0) & (last >= 0)
-    missed = there & (cached < _MISSED * free.cached)
-    short = np.where(known, np.maximum(free.cached - cached, 0), 0)
-    over = np.where(known, np.minimum(free.cached - cached, 0), 0)
+    could = _as_reported(free, np.where(known, prompt, 0))
+    there = known & (could > 0) & (last >= 0)
+    missed = there & (cached < _MISSED * could)
+    short = np.where(known, np.maximum(could - cached, 0), 0)
+    over = np.where(known, np.minimum(could - cached, 0), 0)
     look = _Look(table, rows, free, np.where(known, cached, 0), short, last, missed, there & ~missed)
     found = list(_parts(look, losses, timed=timed))
     found += look.take("unexplained", look.short)
     if over.any():
         found.append(Gap("hits on text that is not in the log", over))
     return Told(known, np.where(known, prompt, 0), look.cached, tuple(found))
+
+
+def _as_reported(free: Served, prompt: Counts) -> Counts:
+    """Give the tokens that could have been cached, of prompts as long as the server counted them.
+
+    Its tokenizer may be another one than that of the analysis: a share of the prompt is the same, a number is not.
+    """
+    scaled = np.rint(free.cached * (prompt / np.maximum(free.prompt, 1))).astype(np.int64)
+    return np.where(free.prompt == prompt, free.cached, np.minimum(scaled, prompt))
 
 
 def _parts(look: _Look, losses: Mapping[MissCause, Counts] | None, *, timed: bool) -> Iterator[Gap]:

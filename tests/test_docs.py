@@ -1,12 +1,15 @@
 """The generated documentation: what its generator writes, and that it notices what is out of date."""
 
 import importlib.util
+import re
 import sys
 import tomllib
 from pathlib import Path
 
 import click
 import pytest
+
+from prefixlint import schemas
 
 ROOT = Path(__file__).parents[1]
 
@@ -79,6 +82,44 @@ def test_every_refusal_is_explained_with_what_to_do():
     for slug, refusal in generate._refusals().items():
         assert f"| `{slug}` | {generate._cell(refusal['reason'])}; " in page
         assert refusal["hint"], slug
+
+
+def properties(node):
+    if isinstance(node, dict):
+        yield from node.get("properties", {})
+        for value in node.values():
+            yield from properties(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from properties(value)
+
+
+def test_every_field_of_every_schema_is_listed_and_every_link_leads_somewhere():
+    page = generate.json_page()
+    for name in schemas.names():
+        for field in properties(schemas.load(name)):
+            assert f"`{field}`" in page or f".{field}`" in page, (name, field)
+    heads = [
+        re.sub(r"[^a-z0-9 -]", "", line.strip("# ").lower()).replace(" ", "-")
+        for line in page.splitlines()
+        if line.startswith("#")
+    ]
+    assert len(heads) == len(set(heads)), "two headings with one anchor"
+    assert set(re.findall(r"\]\(#([a-z-]+)\)", page)) <= set(heads)
+
+
+def test_types_of_fields_are_named():
+    types = {
+        "string": {"type": "string"},
+        "integer or null": {"type": ["integer", "null"]},
+        "`a`, `b`": {"enum": ["a", "b"]},
+        "list of [x y](#x-y)": {"type": "array", "items": {"$ref": "#/$defs/x_y"}},
+        "map to number": {"type": "object", "additionalProperties": {"type": "number"}},
+        "object": {"type": "object", "additionalProperties": False},
+        "[a](#a) or null": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "null"}]},
+        "anything": {"description": "whatever"},
+    }
+    assert {generate._type(field): field for field in types.values()} == types
 
 
 def test_tables_of_tables_get_headings():

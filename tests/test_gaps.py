@@ -177,3 +177,14 @@ def test_few_misses_tell_nothing(missed):
     values = np.arange(50, dtype=float)
     lost = values >= 50 - missed
     assert gaps._fit(values, lost, ~lost)[1] == 0
+
+
+@given(st.integers(1, 3_000), st.lists(st.floats(0, 1), min_size=4, max_size=4))
+def test_a_server_that_counts_otherwise_is_compared_by_its_own_count(prompt, shares):
+    """The gap is a share of what the server counted, so that a rate never leaves 0 to 1."""
+    free = served(4, cached=[0, 900, 900, 900])
+    reported = [int(share * prompt) for share in shares]
+    told = gaps.told(table(4, cached=reported, prompt=prompt), rows(4), free, None, timed=False)
+    reached = told.cached + sum(gap.tokens for gap in told.gaps)
+    assert reached.tolist() == [0, *[round(0.9 * prompt)] * 3]
+    assert (reached <= told.prompt).all()
