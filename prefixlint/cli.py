@@ -20,6 +20,7 @@ _COMMANDS = {
     "diff": ("prefixlint.cli_diff", "diff", "First divergence of two requests, and what differs behind it."),
     "assert": ("prefixlint.cli_assert", "check_shared", "Fail unless two prompts share a prefix of a stated length."),
     "schema": ("prefixlint.cli_schema", "schema", "The JSON Schema of an output, or the list."),
+    "report": ("prefixlint.cli_report", "report", "A saved result (--format json) in another format."),
     "record": ("prefixlint.cli_record", "record", "Get a log: a recording proxy, or settings for a server."),
 }
 

@@ -46,7 +46,7 @@ def _words(value: str | None) -> tuple[str, ...]:
 @click.option("--config", "config_file", metavar="FILE", help="Configuration, instead of the project's own.")
 @click.option("--force-exclude", is_flag=True, help="Leave out excluded files even when they are named.")
 @click.option("--no-cache", is_flag=True, help="Read every file again.")
-@console.output_options(("text", "json", "sarif", "github"))
+@console.output_options(("text", "json", "sarif", "github", "html"))
 @console.guarded
 def check(paths: tuple[str, ...], **options: Any) -> None:
     """Find what changes at the head of prompts, and so breaks the prefix cache, in PATHS (default: here).
@@ -164,6 +164,12 @@ def _show(result: CheckResult, options: dict[str, Any]) -> None:
     report = options["report"]
     if report in ("json", "sarif"):
         console.emit(json.dumps(_document(result, report), indent=2, ensure_ascii=False) + "\n", options["output"])
+        return
+    if report == "html":
+        from prefixlint.checkrun import as_json
+        from prefixlint.reports import html
+
+        console.emit(html.document(as_json(result)), options["output"])
         return
     if report == "github":
         from prefixlint.checkgithub import github

@@ -27,7 +27,7 @@ _MIN_WIDTH = 20
 _MAX_WIDTH = 120
 
 
-def output_options(formats: tuple[str, ...]) -> Callable[[Command], Command]:
+def output_options(formats: tuple[str, ...], default: str = "text") -> Callable[[Command], Command]:
     """Add the options that every command with a result has: --format, -o, --color, -q."""
 
     def add(command: Command) -> Command:
@@ -36,7 +36,7 @@ def output_options(formats: tuple[str, ...]) -> Callable[[Command], Command]:
                 "--format",
                 "report",
                 type=click.Choice(formats),
-                default="text",
+                default=default,
                 show_default=True,
                 help="How to show the result.",
             ),

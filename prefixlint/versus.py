@@ -6,13 +6,12 @@ kind of place and family of text are: values, lines and files of logs differ bet
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from prefixlint.errors import NoInputError, UsageError
+from prefixlint import saved
+from prefixlint.errors import UsageError
 from prefixlint.model import MissCause
 from prefixlint.reports.json import as_json
 from prefixlint.results import Analysis
@@ -32,26 +31,11 @@ Key = tuple[str, str | None]
 
 def load(path: str) -> Json:
     """Read a saved result; NoInputError where there is none, UsageError where the file is something else."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise NoInputError(
-            f"{path}: no such file", slug="no-input", hint="a result of analyze --format json"
-        ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", slug="bad-result") from error
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise _foreign(path) from error
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA or not _well_formed(found):
-        raise _foreign(path)
+    found = saved.load(path)
+    if found.get("schema") != SCHEMA or not _well_formed(found):
+        hint = "write one with prefixlint analyze LOG --format json -o OLD.json"
+        raise UsageError(f"{path} is no result of prefixlint analyze", slug="bad-result", hint=hint)
     return found
-
-
-def _foreign(path: str) -> UsageError:
-    hint = "write one with prefixlint analyze LOG --format json -o OLD.json"
-    return UsageError(f"{path} is no result of prefixlint analyze", slug="bad-result", hint=hint)
 
 
 def _well_formed(found: Json) -> bool:

@@ -1,0 +1,35 @@
+"""Results that `--format json` wrote, read again; what is no such result is refused with words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from prefixlint.errors import NoInputError, UsageError
+
+_HINT = "a result that analyze, check or verify wrote with --format json"
+
+
+def load(path: str, stdin: BinaryIO | None = None) -> dict[str, Any]:
+    """Read a saved result of any schema of prefixlint; `-` is `stdin`.
+
+    NoInputError where there is no such file, UsageError where it holds something else.
+    """
+    try:
+        data = stdin.read() if path == "-" and stdin is not None else Path(path).read_bytes()
+    except FileNotFoundError as error:
+        raise NoInputError(f"{path}: no such file", slug="no-input", hint=_HINT) from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", slug="bad-result", hint=_HINT) from error
+    try:
+        found = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise _foreign(path) from error
+    if not isinstance(found, dict) or not str(found.get("schema")).startswith("prefixlint."):
+        raise _foreign(path)
+    return found
+
+
+def _foreign(path: str) -> UsageError:
+    return UsageError(f"{path} is no result of prefixlint", slug="bad-result", hint=_HINT)
