@@ -157,8 +157,8 @@ def _refusals() -> Mapping[str, Any]:
     return refusals
 
 
-# Where these calls hold the slug and the words: Skip(path, line, slug, reason), Note(slug, message).
-POSITIONS = {"Skip": (2, 3), "Note": (0, 1)}
+# Where these calls hold the slug and the words: Skip(path, line, slug, reason), Note and Failure(slug, message).
+POSITIONS = {"Skip": (2, 3), "Note": (0, 1), "Failure": (0, 1)}
 
 
 def _said(tree: ast.Module) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ PrefixlintError            carries message, slug and hint; exit code 2
 ├── LogRefusedError        a log that holds nothing to analyse, with what to switch on
 ├── ModelError             a model, tokenizer or chat template that cannot be had
 │   └── TemplateError      a chat template that is not valid, too slow or too large
+├── ServerError            an inference server that cannot be reached, talked to or measured
 └── TemplateRefusedError   a chat template that refuses one conversation (counted, not fatal)
 
 A slug is stable and leads to a paragraph of the documentation.
@@ -55,3 +56,7 @@ class TemplateError(ModelError):
 
 class TemplateRefusedError(PrefixlintError):
     """A chat template that refuses one conversation, as its author wrote it to."""
+
+
+class ServerError(PrefixlintError):
+    """An inference server that cannot be reached, does not answer as one, or stopped in the middle."""
