@@ -84,7 +84,7 @@ def _of_tls(error: ssl.SSLError, url: str) -> Failure:
         return Failure(
             "tls-mismatch",
             f"the certificate of {url} is not trusted: {error.verify_message}",
-            hint="put its authority's certificate into a file and name that in SSL_CERT_FILE, or use an http:// address",
+            hint="put the certificate of its authority into a file and name that in SSL_CERT_FILE",
         )
     said = getattr(error, "reason", None)  # OpenSSL's word; only errors of its own have one
     if said in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"):
