@@ -7,7 +7,6 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -80,11 +79,10 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
     if settings["write_fixed"] is not None and "none" in settings["what_if"]:
         raise UsageError("--write-fixed without a fix", slug="bad-what-if", hint="leave --what-if none out")
     _keep_apart(logs, [path for path in (*elsewhere, settings["output"]) if path not in (None, "-")])
-    from prefixlint import pipeline, reports
+    from prefixlint import api, pipeline, reports
 
     options = _options(settings)
     threshold = _percent(settings["fail_under"], "--fail-under") if settings["fail_under"] is not None else None
-    old = None if settings["compare"] is None else _saved(settings["compare"])
     progress = console.Progress(quiet=settings["quiet"])
     failed: list[PrefixlintError] = []
     try:
@@ -94,13 +92,11 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
             _trace(settings["write_fixed"], failed) as on_fixed,
         ):
             watch = pipeline.Watch(on_bytes=progress, on_request=on_request, on_trace=on_trace, on_fixed=on_fixed)
-            result = pipeline.analyze(logs, options, stdin=sys.stdin.buffer, watch=watch)
+            result = api.analyze(
+                *logs, options=options, compare=settings["compare"], stdin=sys.stdin.buffer, watch=watch
+            )
     finally:
         progress.close()
-    if old is not None:
-        from prefixlint import versus
-
-        result = replace(result, versus=versus.compare(old, result, settings["compare"]))
     look = reports.Look(
         console.width(), console.wants_color(settings["color"], settings["output"]), settings["verbose"]
     )
@@ -124,12 +120,6 @@ def _keep_apart(logs: tuple[str, ...], results: list[str]) -> None:
     for path in results:
         if os.path.realpath(path) in read:
             raise UsageError(f"{path} is a log that is read", slug="output-is-log", hint="choose another file")
-
-
-def _saved(path: str) -> Any:
-    from prefixlint import versus
-
-    return versus.load(path)
 
 
 def _options(settings: dict[str, Any]) -> Any:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import gc
 import json
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from prefixlint import console
-from prefixlint.errors import ConfigError, UsageError
+from prefixlint.errors import UsageError
 
 if TYPE_CHECKING:
     from prefixlint.checkrun import CheckResult
@@ -21,8 +19,8 @@ if TYPE_CHECKING:
 _SEVERITIES = ("error", "warning", "info")
 
 
-def _words(value: str | None) -> tuple[str, ...]:
-    return tuple(word for word in (value or "").replace(" ", ",").split(",") if word)
+def _words(value: str | None) -> tuple[str, ...] | None:
+    return None if value is None else tuple(word for word in value.replace(" ", ",").split(",") if word)
 
 
 @click.command(short_help="Lint prompt sources: what will break the prefix.")
@@ -54,37 +52,22 @@ def check(paths: tuple[str, ...], **options: Any) -> None:
     Python code, Jinja templates, prompt files and data files are read; nothing is imported or run. Exit codes: 0
     nothing to report, 1 findings at or above --fail-on, 2 wrong usage or a failure, 3 no input.
     """
-    from prefixlint import checkrun, discover, rulebook
+    from prefixlint import api
 
     _collect_seldom()
-    root = discover.root_of(Path(paths[0] if paths else ".").absolute())
-    config = _configured(root, options)
-    known = dict(rulebook.rules())
-    if config.rules is not None:
-        folder = root / config.rules
-        if not folder.is_dir():
-            raise UsageError(f"--rules: {config.rules} is no folder", slug="rules-folder")
-        known.update(rulebook.load(folder))
-
-    old: frozenset[str] | None = None
+    config = _configured(paths, options)
 
     def run(overrides: dict[str, bytes] | None = None) -> CheckResult:
-        found = checkrun.check(
-            paths or (".",),
-            config,
-            root=root,
+        return api.check(
+            *paths,
+            config=config,
+            diff_base=options["diff_base"],
+            unsafe_fixes=options["unsafe_fixes"],
             force_exclude=options["force_exclude"],
             cache=not options["no_cache"],
-            known=known,
             overrides=overrides,
-            moves_=options["unsafe_fixes"],
         )
-        return found if old is None else checkrun.without(found, old, f"not new since {options['diff_base']}")
 
-    if options["diff_base"] is not None:
-        from prefixlint import gitbase
-
-        old = frozenset(f.fingerprint for f in run(gitbase.before(root, options["diff_base"])).findings)
     result = run()
     if options["diff_"] or options["fix_"] or options["unsafe_fixes"]:
         result = _fix(result, run, options)
@@ -108,23 +91,20 @@ def _collect_seldom() -> None:
     gc.set_threshold(_OBJECTS_A_COLLECTION, 10, 10)
 
 
-def _configured(root: Path, options: dict[str, Any]) -> LintConfig:
-    from prefixlint import lintconfig
+def _configured(paths: tuple[str, ...], options: dict[str, Any]) -> LintConfig:
+    """Give the project's configuration, changed by the options that were given."""
+    from prefixlint import api
 
-    config = lintconfig.find(root, options["config_file"])
-    changes: dict[str, Any] = {}
-    for name in ("select", "ignore"):
-        if options[name] is not None:
-            changes[name] = _words(options[name])
-    for name in ("min_tokens", "fail_on", "baseline"):
-        if options[name] is not None:
-            changes[name] = options[name]
-    if options["rules_dir"] is not None:
-        changes["rules"] = options["rules_dir"]
-    config = replace(config, **changes)
-    if config.baseline is not None and not (root / config.baseline).is_file():
-        raise ConfigError(f"{config.baseline}: no such baseline", slug="baseline")
-    return config
+    return api.configured(
+        *paths,
+        config=options["config_file"],
+        select=_words(options["select"]),
+        ignore=_words(options["ignore"]),
+        min_tokens=options["min_tokens"],
+        fail_on=options["fail_on"],
+        baseline=options["baseline"],
+        rules=options["rules_dir"],
+    )
 
 
 def _fix(result: CheckResult, run: Any, options: dict[str, Any]) -> CheckResult:
