@@ -54,7 +54,7 @@ _DECIDING = frozenset((
     "--what-if",
     multiple=True,
     metavar="RULE|all|none",
-    help="Causes whose fix is tried on the log (repeatable) [default: all, on up to 2,500 requests].",
+    help="Causes whose fix is tried on the log (repeatable) [default: all that take half as long again].",
 )
 @click.option("--write-fixed", metavar="FILE", help="Write the log with these fixes, in its own format.")
 @click.option("--compare", metavar="OLD.json", help="Say what moved since this saved result (--format json).")

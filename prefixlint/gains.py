@@ -29,8 +29,8 @@ from prefixlint.whatif._rewriter import Choice, Rewriter
 _READ_AT_ONCE = 256  # requests that are held while they are put into order
 _STEPWISE = 4  # fixes of one family that are tried in every order of the best; more are taken in the order of their own
 
-FEW = 2_500
-"""Requests with a cause up to which fixes are tried unless told otherwise: it is about as much work as all the rest."""
+FEW = 5_000
+"""Rewritten prompts that are always tried. Of a log with more requests, as many as it has: half as long again."""
 
 NOTHING: Choice = frozenset()
 
@@ -59,12 +59,16 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A replay of a log in which families have some of their fixes: what engines serve without and with limits."""
+    """A replay of a log in which families have some of their fixes: what engines serve without and with limits.
+
+    `positions` are those of the replayed requests among all in the order of use.
+    """
 
     table: Table
     replay: Replay
     free: Mapping[str, Served]
     limited: Mapping[str, Served]
+    positions: NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +147,15 @@ class Study:
         fixes, refused = whatif.plan(chosen, pairs)
         return fixes, [NotTried(tuple(sorted(one.codes)), one.reason) for one in refused]
 
-    def concerned(self) -> int:
-        """Count the requests of families with a cause: those that fixes would rewrite."""
-        families = {family for finding in self.findings for family in finding.families}
-        table = self.material.table
-        return sum(table.family[row] in families for row in self.material.rows.tolist())
+    def affordable(self, fixes: Sequence[whatif.Fix]) -> list[whatif.Fix]:
+        """Give the fixes of the most costly causes that can be tried with about as many prompts as the log has."""
+        sizes = Counter(self.material.table.family[row] for row in self.material.rows.tolist())
+        most, chosen = max(FEW, self.material.rows.size), list[whatif.Fix]()
+        for fix in sorted(fixes, key=_loss, reverse=True):
+            trying = Counter(family for one in (*chosen, fix) for family in one.families)
+            if sum(sizes[family] * _choices(count) for family, count in trying.items()) <= most:
+                chosen.append(fix)
+        return [fix for fix in fixes if fix in chosen]
 
     def _requests(self, rows: Iterable[int]) -> dict[int, Request]:
         table = self.material.table
@@ -168,16 +176,18 @@ class Study:
             material.replay,
             {n: simulate.scaled(s, material.counts.factors) for n, s in material.replay.engines.items()},
             self.account.served,
+            np.arange(material.rows.size),
         )
         self._note(base, dict.fromkeys(families, NOTHING), free, limited)
         layers = _layers(families)
         variants = self._variants(fixes, families, layers, free)
         final = base
         for layer in layers:
-            trial = self._trial(variants, layer)
-            self._note(trial, layer, free, limited)
             if all(layer[family] == own for family, own in families.items()):
-                final = trial
+                final = self._trial(variants, layer, base.positions)
+                self._note(final, layer, free, limited)
+            else:
+                self._try(variants, layer, free, limited)
         engine = next(iter(base.free))
         order: list[int] = []
         while len(order) < len(fixes):
@@ -189,7 +199,7 @@ class Study:
             if missing:
                 variants |= self._variants(fixes, families, missing, free)
                 for layer in missing:
-                    self._note(self._trial(variants, layer), layer, free, limited)
+                    self._try(variants, layer, free, limited)
             order.append(max(left, key=lambda n: (free.all(engine, done | {n}).cached, -n)))
         account = self.account
         if fixes:
@@ -201,14 +211,40 @@ class Study:
             fixes, not_tried, order, base, final, account, free, limited, self.where, changed, len(self.unchanged)
         )
 
+    def _try(self, variants: Variants, layer: Mapping[int, Choice], free: Cells, limited: Cells) -> None:
+        """Replay the families whose choice was not tried yet, and note what they gain.
+
+        Requests that others are known to share a prefix with stay in, so that a family finds what it found. Where
+        memory or lifetimes are limited, all families use them, and all are replayed.
+        """
+        new = {family: choice for family, choice in layer.items() if not free.knows(family, choice)}
+        if self.material.bounded.limits:
+            self._note(self._trial(variants, layer, np.arange(self.material.rows.size)), layer, free, limited)
+        elif new:
+            rows = self.material.rows
+            members = np.isin(np.frombuffer(self.material.table.family, np.int32)[rows], list(new))
+            members |= np.isin(rows, self._bridges())
+            self._note(self._trial(variants, layer, np.flatnonzero(members)), new, free, limited)
+
+    def _bridges(self) -> Counts:
+        """Give the rows that requests of other families share a prefix with."""
+        families = np.frombuffer(self.material.table.family, np.int32)
+        replay, found = self.material.replay, []
+        for served in replay.engines.values():
+            some = served.owner != simulate.NO_OWNER
+            owner = served.owner[some]
+            found.append(owner[families[owner] != families[replay.rows[some]]])
+        return np.unique(np.concatenate(found))
+
     def _note(self, trial: Trial, layer: Mapping[int, Choice], free: Cells, limited: Cells) -> None:
         """Sum up a trial by family."""
-        numbers = np.frombuffer(self.material.table.family, np.int32)[self.material.rows]
-        counted = numbers[self.where]
+        positions = np.arange(self.material.rows.size)[self.where]
+        where = np.isin(trial.positions, positions)
+        counted = np.frombuffer(self.material.table.family, np.int32)[self.material.rows[trial.positions[where]]]
         for table, served in ((free, trial.free), (limited, trial.limited)):
             for name, one in served.items():
-                prompts = np.bincount(counted, one.prompt[self.where])
-                cached = np.bincount(counted, one.cached[self.where])
+                prompts = np.bincount(counted, one.prompt[where])
+                cached = np.bincount(counted, one.cached[where])
                 for family, choice in layer.items():
                     held = family < prompts.size
                     table.cells[name, family, choice] = Tokens(
@@ -274,17 +310,25 @@ class Study:
                 else:
                     self.unchanged.add(row)
 
-    def _trial(
-        self,
-        variants: Variants,
-        layer: Mapping[int, Choice],
-    ) -> Trial:
+    def _trial(self, variants: Variants, layer: Mapping[int, Choice], positions: NDArray[np.intp]) -> Trial:
         material = self.material
         table = _merged(material.table, variants, layer)
         engines = [served.engine for served in material.replay.engines.values()]
-        replay = simulate.run(accounts.arrivals(table, material.encoder, material.rows), engines)
-        free = {name: simulate.scaled(served, material.counts.factors) for name, served in replay.engines.items()}
-        return Trial(table, replay, free, self.serve(table, replay))
+        replay = simulate.run(accounts.arrivals(table, material.encoder, material.rows[positions]), engines)
+        factors = material.counts.factors[positions]
+        free = {name: simulate.scaled(served, factors) for name, served in replay.engines.items()}
+        whole = positions.size == material.rows.size
+        return Trial(table, replay, free, self.serve(table, replay) if whole else free, positions)
+
+
+def _loss(fix: whatif.Fix) -> int:
+    return sum(max((finding.tokens_lost or {}).values(), default=0) for finding in fix.findings)
+
+
+def _choices(fixes: int) -> int:
+    """Count the choices that are tried of a family's fixes: each alone, all, and those between them."""
+    between = sum(range(2, fixes)) if fixes <= _STEPWISE else fixes - 2
+    return fixes + (between + 1 if fixes > 1 else 0)
 
 
 def is_wanted(finding: LogFinding, names: Sequence[str]) -> bool:

@@ -65,7 +65,8 @@ class Options:
     what the requests run on and cost; `salt` is that of an exported trace. `limits` are those of the caches; `today` is
     the day by which the age of engine facts is told (None: it is not).
     `why` is the number of requests that are searched for causes (0: none, inf: all); `what_if` are the rules whose
-    fixes are tried, by code, beginning of a code or name, `all`, or `few`: all where at most FEW are concerned.
+    fixes are tried, by code, beginning of a code or name, `all`, or `few`: those that take about as many prompts
+    as the log has, of the most costly causes first.
     `redact` masks personal values in what is shown, by kind, with labels under `mask_salt`. `source` are files and
     folders to find the causes in. `flags` are the options of the command line, by which advice names commands.
     """
@@ -383,24 +384,31 @@ def _advised(
 
 def _what_if(study: gains.Study, analysis: Analysis, options: Options, *, timed: bool) -> Analysis:
     """Try the fixes of the causes that were found; a fault in a rewrite costs their gains and not the analysis."""
-    wanted = ("all",) if "few" in options.what_if else options.what_if
-    concerned = study.concerned() if wanted is not options.what_if and study.keep is None else 0
-    if concerned > gains.FEW:
-        text = f"fixes were not tried on {many(concerned, 'request')}; --what-if all tries them in as long again"
-        wanted, analysis = (), replace(analysis, notes=[*analysis.notes, Note("what-if-many", text)])
+    few = "few" in options.what_if
+    wanted = ("all",) if few else options.what_if
+    left: list[str] = []
     try:
-        tried = study.run(*study.plan(lambda finding: gains.is_wanted(finding, wanted)))
+        fixes, not_tried = study.plan(lambda finding: gains.is_wanted(finding, wanted))
+        if few and study.keep is None:
+            every, fixes = fixes, study.affordable(fixes)
+            left = sorted({code for fix in every if fix not in fixes for code in fix.codes})
+        tried = study.run(fixes, not_tried)
     except Exception as error:
         if study.keep is not None:
             raise
         note = Note("what-if-fault", f"fixes were not tried: a rewrite has a fault ({type(error).__name__})")
         return replace(analysis, notes=[*analysis.notes, note])
-    done = waterfalls.add(analysis, study.material, study.account, tried, timed=timed)
-    if not tried.unchanged:
-        return done
-    left = many(tried.unchanged, "request")
-    note = Note("what-if-unchanged", f"{left} with a cause stayed as logged: only bodies of an API can be rewritten")
-    return replace(done, notes=[*done.notes, note])
+    notes = [*analysis.notes]
+    if left:
+        text = (
+            f"{', '.join(left)}: fixes not tried, since they meet others in many requests; --what-if all takes longer"
+        )
+        notes.append(Note("what-if-many", text))
+    if tried.unchanged:
+        stayed = f"{many(tried.unchanged, 'request')} with a cause stayed as logged"
+        notes.append(Note("what-if-unchanged", f"{stayed}: only bodies of an API can be rewritten"))
+    analysis = replace(analysis, notes=notes)
+    return waterfalls.add(analysis, study.material, study.account, tried, timed=timed)
 
 
 def _write_fixed(

@@ -76,6 +76,7 @@ class Rewriter:
             return
         match, _ = self._tracks.add(here, family)
         if match is not None and not here.messages:
+            self._tracks.pack()
             return  # a conversation that is one growing text: what is put at its end does not stay there
         number = self._tracks.latest
         earlier = match.track.view if match is not None and _goes_on(match.track.view, here) else None
@@ -92,6 +93,7 @@ class Rewriter:
             body = turn.finish()
             made.keep(number, talk)
             yield choice, body if turn.changed else request.body
+        self._tracks.pack()
 
 
 def _goes_on(earlier: View, later: View) -> bool:

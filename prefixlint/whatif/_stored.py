@@ -64,24 +64,25 @@ def _equal(earlier: Sequence[Message], later: Sequence[Message]) -> int:
 
 def _append(turn: Turn, equal: int) -> None:
     assert turn.past is not None
-    assert turn.earlier is not None
     later = turn.view.messages
     new = [message.raw for message in later[equal:]]
-    sent = list(turn.past.sent)
-    for j in range(equal):  # so that the earlier turn's objects can go
-        at = turn.past.place[j]
-        if sent[at] is turn.earlier.messages[j].raw:
-            sent[at] = later[j].raw
+    sent = turn.before({j: later[j].raw for j in range(equal)})
     turn.fresh = len(sent)
     turn.messages = [*sent, *new]
     turn.place = [*turn.past.place, *range(len(sent), len(sent) + len(new))]
 
 
+def _same(turn: Turn, pairs: Sequence[_Pair]) -> dict[int, Any]:
+    """Give the messages of the turn before that this one repeats, by their numbers there."""
+    later = turn.view.messages
+    return {pair.earlier: later[pair.later].raw for pair in pairs if pair.same and pair.earlier is not None}
+
+
 def _restore(turn: Turn, pairs: Sequence[_Pair], hits: Sequence[Hit]) -> None:
     """Send the history as it was sent, and behind it what is new."""
     assert turn.past is not None
-    assert turn.earlier is not None
-    sent, later = turn.past.sent, turn.view.messages
+    later = turn.view.messages
+    sent = turn.before(_same(turn, pairs))
     turn.messages, turn.fresh = list(sent), len(sent)
     turn.place = [0] * len(later)
     ids: dict[str, str] = {}
@@ -107,7 +108,8 @@ def _restore(turn: Turn, pairs: Sequence[_Pair], hits: Sequence[Hit]) -> None:
 def _take(turn: Turn, pairs: Sequence[_Pair], hits: Sequence[Hit], codes: frozenset[str]) -> None:
     """Send the messages as they were logged, but those whose every change is to be undone."""
     assert turn.past is not None
-    sent, later = turn.past.sent, turn.view.messages
+    later = turn.view.messages
+    sent = turn.before(_same(turn, pairs))
     turn.fresh = len(later)
     for pair in pairs:
         message = later[pair.later]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,13 +16,15 @@ _SYSTEM = ("assistant", "model")
 class Talk:
     """A conversation as the rewritten log has it.
 
-    `sent` are the messages of its latest turn as they were sent, `place` says where in it each message of the logged
-    turn stands. `shown` are the values that the model was told last, by what they are. `opening` is what the first
-    message's text became, before anything was added to it. `kept` are other values that stay for a conversation.
+    `sent` is the number of messages that its latest turn was sent with, `place` says where among them each message of
+    the logged turn stands, and `own` holds those that were not sent as they were logged, by their places. `shown` are
+    the values that the model was told last, by what they are. `opening` is what the first message's text became, before
+    anything was added to it. `kept` are other values that stay for a conversation.
     """
 
-    sent: list[Any] = field(default_factory=list)
+    sent: int = 0
     place: list[int] = field(default_factory=list)
+    own: dict[int, Any] = field(default_factory=dict)
     shown: dict[str, str] = field(default_factory=dict)
     opening: str | None = None
     kept: dict[str, Any] = field(default_factory=dict)
@@ -47,6 +50,20 @@ class Turn:
     talk: Talk = field(default_factory=Talk)
     changed: bool = False
     _notes: list[str] = field(default_factory=list)
+
+    def before(self, known: Mapping[int, Any]) -> list[Any]:
+        """Give the messages of the turn before as they were sent. `known` has some of them as logged, by their numbers.
+
+        The others are read from what was kept of that turn.
+        """
+        if self.past is None or self.earlier is None:
+            return []
+        logged, own = self.earlier.messages, self.past.own
+        number = {at: j for j, at in enumerate(self.past.place)}
+        return [
+            own[at] if at in own else known[j] if (j := number[at]) in known else logged[j].raw
+            for at in range(self.past.sent)
+        ]
 
     def write(self, path: str, value: Any) -> None:
         """Put something else at a path of the body that is none of a message."""
@@ -78,7 +95,9 @@ class Turn:
             if now != self.messages:
                 self.body = {**self.body, path: [*held[:head], *self.messages]}
                 self.changed = True
-        self.talk.sent, self.talk.place = self.messages, self.place
+        logged = {at: message.raw for at, message in zip(self.place, self.view.messages, strict=True)}
+        self.talk.sent, self.talk.place = len(self.messages), self.place
+        self.talk.own = {at: m for at, m in enumerate(self.messages) if at not in logged or m is not logged[at]}
         return self.body
 
     def _tell(self) -> None:

@@ -80,9 +80,8 @@ class _Moved:
             canonical = _canonical(*taken)
             turn.talk.opening = canonical
             past = turn.past
-            turn.messages[0] = raw = (
-                past.sent[0] if past is not None and past.opening == canonical else _edit.put(raw, place[1], canonical)
-            )
+            known = past is not None and past.opening == canonical and 0 in past.own
+            turn.messages[0] = raw = past.own[0] if past is not None and known else _edit.put(raw, place[1], canonical)
             _say(turn, " ".join(place), "", taken[1])
 
 

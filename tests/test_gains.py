@@ -1,0 +1,134 @@
+"""What is replayed to tell what a fix gives: no more than what changes, and by default no more than a log is worth."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import planting
+
+from prefixlint import gains, logs, pipeline
+from prefixlint.whatif import _rewriter
+
+KINDS = ("PFX101+PFX304", "PFX105", "PFX401+PFX104")
+
+
+def analysed(path, monkeypatch, *, whole):
+    """Analyse a log; `whole` replays all requests for each trial."""
+    replayed = []
+    trial = gains.Study._trial
+
+    def noted(self, variants, layer, positions):
+        positions = np.arange(self.material.rows.size) if whole else positions
+        replayed.append(positions.size)
+        return trial(self, variants, layer, positions)
+
+    monkeypatch.setattr(gains.Study, "_trial", noted)
+    result = pipeline.analyze([str(path)], pipeline.Options(what_if=("all",)))
+    monkeypatch.undo()
+    return result, replayed
+
+
+@pytest.mark.parametrize("seed", [3, 8])
+def test_a_trial_of_the_families_that_change_gives_what_one_of_the_whole_log_gives(seed, tmp_path, monkeypatch):
+    path = planting.Planted(seed, KINDS, 260).write(tmp_path / "log.jsonl")
+    (some, few), (every, all_of_them) = (analysed(path, monkeypatch, whole=whole) for whole in (False, True))
+    assert sum(few) < sum(all_of_them)
+    assert len(some.what_if) == len(every.what_if) > 10
+    for one, other in zip(some.what_if, every.what_if, strict=True):
+        assert (one.rules, one.engine, one.family, one.prompt_tokens) == (
+            other.rules,
+            other.engine,
+            other.family,
+            other.prompt_tokens,
+        )
+        # one request of another family at most, whose rewritten head stands in for its own
+        assert one.cached_tokens == pytest.approx(other.cached_tokens, rel=0.002)
+    assert some.waterfalls[0].steps[-1] == every.waterfalls[0].steps[-1]
+
+
+def test_families_find_what_they_found_in_others(tmp_path, monkeypatch):
+    """All families share one long system text here, which only the first request of the log has to compute."""
+    bodies = planting.Planted(4, KINDS, 120).bodies()
+    shared = "\n".join(f"- Rule {n} of the house holds for all that is said and done here." for n in range(400))
+    for body in bodies:
+        body["messages"][0]["content"] = f"{shared}\n{body['messages'][0]['content']}"
+        body["tools"] = []
+    path = tmp_path / "log.jsonl"
+    planting.replayed(path, bodies)
+    (some, _), (every, _) = (analysed(path, monkeypatch, whole=whole) for whole in (False, True))
+    assert [(w.rules, w.cached_tokens) for w in some.what_if] == [(w.rules, w.cached_tokens) for w in every.what_if]
+
+
+def test_with_limits_every_request_is_replayed(tmp_path, monkeypatch):
+    path = planting.Planted(5, KINDS[:2], 80).write(tmp_path / "log.jsonl")
+    limited = pipeline.Options(what_if=("all",), limits=pipeline.Limits(capacity=20_000))
+    sizes = []
+    trial = gains.Study._trial
+    monkeypatch.setattr(
+        gains.Study, "_trial", lambda self, *given: (sizes.append(given[-1].size), trial(self, *given))[1]
+    )
+    pipeline.analyze([str(path)], limited)
+    assert sizes
+    assert set(sizes) == {80}
+
+
+def tried(result):
+    return {code for row in result.what_if for code in row.rules}
+
+
+def note(result):
+    return [n.message for n in result.notes if n.slug == "what-if-many"]
+
+
+def test_by_default_the_most_costly_causes_are_tried_with_as_many_prompts_as_the_log_has(tmp_path, monkeypatch):
+    path = planting.Planted(6, ("PFX101+PFX304",), 120, clean=1).write(tmp_path / "log.jsonl")
+    every = pipeline.analyze([str(path)])
+    assert tried(every) == {"PFX101", "PFX304"}  # no more than what is always tried
+    assert note(every) == []
+    monkeypatch.setattr(gains, "FEW", 1)
+    few = pipeline.analyze([str(path)])
+    costly = max(few.findings, key=lambda f: max(f.tokens_lost.values())).rule.code
+    assert tried(few) == {costly}
+    left = ({"PFX101", "PFX304"} - {costly}).pop()
+    assert note(few) == [
+        f"{left}: fixes not tried, since they meet others in many requests; --what-if all takes longer"
+    ]
+    asked = pipeline.analyze([str(path)], pipeline.Options(what_if=("all",)))
+    assert tried(asked) == {"PFX101", "PFX304"}
+    assert note(asked) == []
+
+
+@pytest.mark.parametrize(("fixes", "choices"), [(1, 1), (2, 3), (3, 6), (4, 10), (5, 9), (9, 17)])
+def test_the_choices_that_are_counted_are_those_that_are_tried(fixes, choices):
+    """Fixes of one family, each giving more than the one after it, as `Study.run` tries them."""
+    families = {0: frozenset(range(fixes))}
+    seen = {layer[0] for layer in gains._layers(families)}
+    for done in range(1, fixes):
+        left = range(done, fixes) if fixes <= gains._STEPWISE else [done]
+        seen |= {frozenset(range(done)) | {n} for n in left}
+    assert gains._choices(fixes) == len(seen) == choices
+
+
+def test_what_is_kept_of_conversations_is_packed(tmp_path):
+    """Of the turns that later ones are compared with only JSON is kept, and of what was sent only what is not logged."""
+    path = planting.Planted(7, ("PFX101",), 60, clean=0).write(tmp_path / "log.jsonl")
+    requests = list(logs.read([str(path)], index=logs.new_index()))
+    material = []
+    watch = pipeline.Watch(on_account=lambda found, account: material.append((found, account)))
+    pipeline.analyze([str(path)], pipeline.Options(what_if=()), watch=watch)
+    ((found, account),) = material
+    study = gains.Study(found, account, None, None, found.findings)
+    fixes, _ = study.plan(lambda _finding: True)
+    choice = frozenset(range(len(fixes)))
+    rewriter = _rewriter.Rewriter(fixes, [choice])
+    for row, request in enumerate(requests):
+        assert [body is not request.body for _, body in rewriter.rewrite(request, row, 0, [choice])] == [True]
+    views = [track.view for track in rewriter._tracks._tracks.values()]
+    assert any(len(view.messages) > 3 for view in views)
+    assert all(view.body is None and message._raw is None for view in views for message in view.messages)
+    talks = rewriter._made[choice].talks.values()
+    assert all(len(talk.own) < talk.sent for talk in talks if talk.sent > 3)
