@@ -1,4 +1,8 @@
-"""Empty stand-ins for packages that SGLang imports at its top level and its cache never calls."""
+"""Empty stand-ins for packages that SGLang imports at its top level and never calls for a text model on a CPU.
+
+`tests/engines/install.sh` puts this module into SGLang's environment with a .pth file that imports it, so that the
+processes that a server starts have it as well. A package that is really installed is left alone.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,9 @@ import importlib.machinery
 import importlib.util
 import sys
 import types
+
+# CUDA's kernels; a compiler of kernels (1 GB); what PyPI has as a CUDA build, which does not load beside a CPU torch
+NEVER_CALLED = ("sgl_kernel", "triton", "torchvision")
 
 
 class _Anything(type):
@@ -55,6 +62,9 @@ class _Finder:
 
 def install(*names: str) -> None:
     """Let these packages be imported, unless they are really there."""
-    missing = {name for name in names if importlib.util.find_spec(name) is None}
+    missing = {name for name in names if importlib.machinery.PathFinder.find_spec(name) is None}
     if missing:
         sys.meta_path.append(_Finder(missing))
+
+
+install(*NEVER_CALLED)
