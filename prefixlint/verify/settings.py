@@ -1,11 +1,10 @@
-"""Which settings of an engine are tried, and the command line of each: `--sweep FLAG=a,b,c` and `--bisect FILE.toml`."""
+"""Which settings of an engine are tried, and the command line of each: `--sweep FLAG=a,b,c` and `--bisect FILE`."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +17,14 @@ TOGETHER = "all together"
 AGAIN = "baseline again"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _KEYS = {"name": str, "flags": list, "without": list, "env": dict, "expect": str, "numerics": bool, "together": bool}
-_NUMERIC = ("kv-cache-dtype", "dtype", "quantization", "attention-backend", "speculative-algorithm", "speculative-config")
+_NUMERIC = (
+    "kv-cache-dtype",
+    "dtype",
+    "quantization",
+    "attention-backend",
+    "speculative-algorithm",
+    "speculative-config",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is tried against `baseline` flags; `engine` is the kind of server that the flags are of, where it is said."""
+    """What is tried against `baseline` flags; `engine` is the kind of server that the flags are of, where known."""
 
     settings: Sequence[Setting]
     baseline: Sequence[str] = ()
@@ -91,7 +97,9 @@ def sweep(texts: Sequence[str]) -> Plan:
         name = name.strip().lstrip("-")
         if not equals or not name or not all(value.strip() for value in values.split(",")):
             raise UsageError(
-                f"--sweep {text} names no values", slug="bad-sweep", hint="like --sweep page-size=1,16 or mixed-chunk=on"
+                f"--sweep {text} names no values",
+                slug="bad-sweep",
+                hint="like --sweep page-size=1,16 or mixed-chunk=on",
             )
         if name in seen:
             raise UsageError(f"--sweep has {name} twice", slug="bad-sweep", hint="Give all its values in one option.")
@@ -111,7 +119,7 @@ def _swept(name: str, value: str, *, first: bool) -> Setting:
 
 def starters() -> list[str]:
     """Give the names of the starter files."""
-    return sorted(path.name.removesuffix(".toml") for path in _folder().iterdir() if path.name.endswith(".toml"))
+    return sorted(path.stem for path in _folder().glob("*.toml"))
 
 
 def starter(name: str) -> str:
@@ -119,8 +127,8 @@ def starter(name: str) -> str:
     return (_folder() / f"{name}.toml").read_text(encoding="utf-8")
 
 
-def _folder() -> Any:
-    return resources.files("prefixlint.verify") / "starters"
+def _folder() -> Path:
+    return Path(__file__).with_name("starters")
 
 
 def read(name: str) -> Plan:
@@ -142,7 +150,9 @@ def _plan(table: dict[str, Any], where: str) -> Plan:
     _only(table, {"engine": str, "baseline": dict, "setting": list}, where)
     baseline = table.get("baseline", {})
     _only(baseline, {"flags": list}, f"{where}, [baseline]")
-    settings = [_setting(one, f"{where}, [[setting]] {number}") for number, one in enumerate(table.get("setting", []), 1)]
+    settings = [
+        _setting(one, f"{where}, [[setting]] {number}") for number, one in enumerate(table.get("setting", []), 1)
+    ]
     if not settings:
         raise ConfigError(f"{where} names no setting", slug="bad-settings", hint="Add [[setting]] with name and flags.")
     _check_names(settings, where)
@@ -208,9 +218,7 @@ def _applied(command: Sequence[str], settings: Sequence[Setting]) -> list[str]:
 
 
 def with_flags(command: Sequence[str], flags: Sequence[str]) -> list[str]:
-    """Give a command with these flags at its end; those that it had are taken away, since not every parser lets the
-    last one win.
-    """
+    """Give a command with these flags at its end instead of its own: not every parser lets the last one win."""
     return [*without_flags(command, _names(flags)), *flags]
 
 

@@ -22,6 +22,10 @@ class _Anything(type):
         return _Module(name)
 
 
+def _taking_anything(*_: object, **__: object) -> None:
+    """Stand in for the constructor of a class that is never used."""
+
+
 class _Module(types.ModuleType):
     """A module that has whatever is asked for: classes for capital letters, else modules that can be called."""
 
@@ -35,7 +39,11 @@ class _Module(types.ModuleType):
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)
-        made = _Anything(name, (), {}) if name[0].isupper() else _Module(f"{self.__name__}.{name}")
+        made = (
+            _Anything(name, (), {"__init__": _taking_anything})
+            if name[0].isupper()
+            else _Module(f"{self.__name__}.{name}")
+        )
         setattr(self, name, made)
         return made
 

@@ -10,6 +10,7 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 home="${PREFIXLINT_ORACLE_HOME:-$here/../../build/engines}"
 engine="$1" model="$home/models/$2" port="$3"
 shift 3
+unset PYTHONDONTWRITEBYTECODE # the engines are thousands of modules: to compile them at each start takes a minute
 # OMP: with two threads on cores that are shared, the speed collapses
 export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 

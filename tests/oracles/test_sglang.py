@@ -13,20 +13,18 @@ import pytest
 
 from prefixlint.caches.pages import POLICIES, PageCache
 
-from . import stubs
 from .traces import play, random_trace
 
 os.environ.setdefault("SGLANG_USE_CPU_ENGINE", "1")
 if importlib.util.find_spec("sglang") is None:
     pytest.skip("sglang is not installed; tests/oracles/run.sh installs it", allow_module_level=True)
-stubs.install("torchvision", "triton", "sgl_kernel")
 
-import torch  # noqa: E402  # behind the stubs, like the rest
-from sglang.srt.mem_cache.base_prefix_cache import EvictParams, InsertParams, MatchPrefixParams  # noqa: E402
-from sglang.srt.mem_cache.cache_init_params import CacheInitParams  # noqa: E402
-from sglang.srt.mem_cache.radix_cache import RadixCache, RadixKey  # noqa: E402
-from sglang.srt.mem_cache.unified_cache.components import ComponentType  # noqa: E402
-from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache  # noqa: E402
+import torch
+from sglang.srt.mem_cache.base_prefix_cache import EvictParams, InsertParams, MatchPrefixParams
+from sglang.srt.mem_cache.cache_init_params import CacheInitParams
+from sglang.srt.mem_cache.radix_cache import RadixCache, RadixKey
+from sglang.srt.mem_cache.unified_cache.components import ComponentType
+from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache
 
 pytestmark = pytest.mark.oracle
 TRACES = int(os.environ.get("PREFIXLINT_ORACLE_TRACES", "10000"))
