@@ -172,18 +172,23 @@ class ChatTemplate:
     """The chat templates of one model, compiled once.
 
     `templates` maps names to compiled sources: `tool_use` is taken where tools are given, else `default`.
-    `special_tokens` are variables of each template.
+    `special_tokens` are variables of each template. `route` is whose chat route prompts go through unless told.
     """
 
     templates: Mapping[str, _Compiled]
     special_tokens: Mapping[str, str] = field(default_factory=dict)
+    route: Route = "vllm"
     _tools: OrderedDict[bytes, list[JsonObject]] = field(default_factory=OrderedDict, repr=False, compare=False)
     _patience: _Patience = field(default_factory=_Patience, repr=False, compare=False)
     _each_tool: dict[bytes, JsonObject] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def compile(
-        cls, source: str | ModelFiles | Mapping[str, str], *, special_tokens: Mapping[str, str] = _NOTHING
+        cls,
+        source: str | ModelFiles | Mapping[str, str],
+        *,
+        special_tokens: Mapping[str, str] = _NOTHING,
+        route: Route = "vllm",
     ) -> ChatTemplate:
         """Compile a source, named sources, or those of a model (with its special tokens).
 
@@ -199,7 +204,7 @@ class ChatTemplate:
                 )
             source = source.templates
         named = {"default": source} if isinstance(source, str) else source
-        return cls({name: _compiled(text) for name, text in named.items()}, special_tokens)
+        return cls({name: _compiled(text) for name, text in named.items()}, special_tokens, route)
 
     def _for(self, tools: Sequence[JsonObject]) -> _Compiled:
         if tools and "tool_use" in self.templates:
@@ -258,9 +263,10 @@ class ChatTemplate:
         *,
         params: Mapping[str, Any] = _NOTHING,
         time: float | None = None,
-        route: Route = "vllm",
+        route: Route | None = None,
     ) -> str:
         """Give the prompt text of a logged request; `params` are those of `Request`."""
+        route = route or self.route
         request = self._prepare(content, params, route)
         generation = params.get("add_generation_prompt", True) is not False
         return self._rendered(request, time, route, generation=generation) + request.prefix
@@ -273,7 +279,7 @@ class ChatTemplate:
         params: Mapping[str, Any] = _NOTHING,
         time: float | None = None,
         prompt: str | None = None,
-        route: Route = "vllm",
+        route: Route | None = None,
     ) -> str | None:
         """Give the text that the model generated for this output, as far as the template tells; None where it does not.
 
@@ -284,6 +290,7 @@ class ChatTemplate:
         """
         if output.text is None and output.reasoning is None and not output.tool_calls:
             return None
+        route = route or self.route
         try:
             if prompt is None:
                 prompt = self.prompt(content, params=params, time=time, route=route)
@@ -404,7 +411,7 @@ def renderer(files: ModelFiles, *, route: Route = "vllm") -> ChatTemplate | Harm
         except ModelError:
             if not files.templates:
                 raise
-    return ChatTemplate.compile(files)
+    return ChatTemplate.compile(files, route=route)
 
 
 def why_not_exact(files: ModelFiles, *, route: Route = "vllm") -> str | None:

@@ -221,7 +221,8 @@ def _read(
     log: _Log, options: Options, files: ModelFiles, watch: Watch, *, chosen: Sequence[Engine], machine: savings.Machine
 ) -> _Run:
     encoder = Encoder(files.tokenizer, bos=files.raw_start())
-    template = renderer(files) if files.templates or files.renderer == "harmony" else None
+    has_template = bool(files.templates) or files.renderer == "harmony"
+    template = renderer(files, route=selection.route(chosen)) if has_template else None
     server = counting.server_tokens(options.tokens_from) if options.tokens_from else None
     watcher = Watcher(options.why, by_time=options.order != "file") if options.why else None
     ingest = Ingest(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefixlint import engines
+from prefixlint.chatroute import Route
 from prefixlint.engines import Engine
 from prefixlint.errors import UsageError
 from prefixlint.model import Request
@@ -68,6 +69,11 @@ def marking(chosen: Sequence[Engine]) -> Callable[[Request], str | None]:
         return known[key]
 
     return marked
+
+
+def route(chosen: Sequence[Engine]) -> Route:
+    """Say through whose chat route prompts go: SGLang's where nothing else is asked for, else vLLM's."""
+    return "sglang" if chosen and all(engine.name == "sglang" for engine in chosen) else "vllm"
 
 
 def wider(table: Table) -> dict[Hashable, Hashable] | None:
