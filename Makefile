@@ -4,7 +4,7 @@
 #   make help            everything else
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format types imports spell docs docs-check wheel check bench clean
+.PHONY: help setup demo test engines lint format types imports spell docs docs-check wheel check bench clean
 
 # An empty PYTHON means: the first interpreter on the path that is new enough.
 PYTHON ?=
@@ -29,6 +29,7 @@ BENCHABLE := .bench/.ready-$(PY_VERSION)
 help:
 	@echo 'make demo     analyze the bundled log (sets itself up)'
 	@echo 'make test     run the tests; ARGS="-k name" is passed to pytest'
+	@echo 'make engines  install real engines without a GPU (minutes, 5 GB) and compare verify with them'
 	@echo 'make check    lint, types, imports, spelling and docs, as CI does'
 	@echo 'make format   rewrite the sources in the house style'
 	@echo 'make docs     write the generated pages and README blocks again'
@@ -76,6 +77,9 @@ demo: $(INSTALLED)
 
 test: $(TESTABLE)
 	@$(RUN) pytest $(ARGS)
+
+engines: $(TESTABLE)
+	@PYTHON=$(BIN)/python tests/engines/run.sh $(ARGS)
 
 lint: $(CHECKABLE)
 	$(RUN) ruff check .
