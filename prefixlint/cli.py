@@ -21,6 +21,11 @@ _COMMANDS = {
     "assert": ("prefixlint.cli_assert", "check_shared", "Fail unless two prompts share a prefix of a stated length."),
     "schema": ("prefixlint.cli_schema", "schema", "The JSON Schema of an output, or the list."),
     "report": ("prefixlint.cli_report", "report", "A saved result (--format json) in another format."),
+    "watch": (
+        "prefixlint.cli_watch",
+        "watch",
+        "A live server's hit rate, time to first token and KV pool, with limits.",
+    ),
     "record": ("prefixlint.cli_record", "record", "Get a log: a recording proxy, or settings for a server."),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,8 +14,11 @@ from prefixlint.errors import UsageError
 if TYPE_CHECKING:
     from prefixlint.fleet import Limits
     from prefixlint.pipeline import Options
+    from prefixlint.verify.wire import Server
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+TOKEN_VARIABLE = "PREFIXLINT_TOKEN"  # noqa: S105 - the name of a variable, and no password
 
 _MOST_TOKENS = 1e15  # of a pool: exact in floats of 64 bits, and more than all memory that was ever built holds
 _MOST_IN_BLOCK = 1 << 30  # so that products with it stay in integers of 64 bits
@@ -75,6 +79,66 @@ def limit_options(command: Command) -> Command:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def server_options(command: Command) -> Command:
+    """Add the options of commands that talk to a running server."""
+    options = (
+        click.option(
+            "--token-env",
+            default=TOKEN_VARIABLE,
+            metavar="VAR",
+            show_default=True,
+            help="The environment variable that holds the server's bearer token.",
+        ),
+        click.option(
+            "--timeout", type=click.FloatRange(min=0, min_open=True), default=120.0, metavar="S", show_default=True,
+            help="Seconds of silence after which the server counts as hung.",
+        ),
+    )  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def server(url: str, settings: dict[str, Any]) -> Server:
+    """Give the server that the options of `server_options` describe; the variable is read here and shown nowhere."""
+    from prefixlint.verify.wire import Server
+
+    name = settings["token_env"]
+    token = os.environ.get(name)
+    if not token and name != TOKEN_VARIABLE:
+        hint = f"export {name}, or leave --token-env out where the server wants none"
+        raise UsageError(f"the environment variable {name} is not set", slug="bad-token", hint=hint)
+    return Server(url, token=token, timeout=settings["timeout"])
+
+
+def share(text: str | None, option: str) -> float | None:
+    """Read a percentage, `60` or `60%`, as a share from 0 to 1; raises UsageError."""
+    if text is None:
+        return None
+    try:
+        value = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise UsageError(f"{option} {text} is no share", slug="bad-percent", hint="a number from 0 to 100")
+    return value
+
+
+def time_span(text: str | None, option: str) -> float | None:
+    """Read a time as people write it, `800ms`, `2s` or `2` (seconds), into seconds; raises UsageError."""
+    if text is None:
+        return None
+    plain = text.strip().lower()
+    factor = 0.001 if plain.endswith("ms") else 1.0
+    try:
+        value = float(plain.removesuffix("ms").removesuffix("s")) * factor
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise UsageError(f"{option} {text} is no time", slug="bad-time-span", hint="like 800ms or 2s")
+    return value
 
 
 def limits(settings: dict[str, Any]) -> Limits:
