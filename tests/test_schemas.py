@@ -221,6 +221,7 @@ def test_a_schema_is_tight(name, project, tmp_path):
         "explain": ("explain", "log.jsonl#2"),
         "diff": ("diff", "log.jsonl#1", "log.jsonl#2"),
         "assert": ("assert", "log.jsonl#1", "log.jsonl#2", "--min-shared", "1"),
+        "watch": ("watch", str(ROOT / "fixtures" / "metrics" / "vllm.txt"), "--fail-under", "1"),
     }
     if name == "request":
         run("analyze", "log.jsonl", "--requests-out", "r.jsonl")

@@ -9,10 +9,12 @@ import threading
 import time
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 from click.testing import CliRunner
 
+from prefixlint import schemas
 from prefixlint.cli import main
 from prefixlint.errors import ServerError
 from prefixlint.reports import Look
@@ -255,6 +257,7 @@ def test_json_of_a_whole_watch_and_a_line_for_each_interval():
         lines = run(server.url, "--count", "2", "--interval", "0.05", "--format", "jsonl")
         url = server.url
     data = json.loads(whole.output)
+    jsonschema.validate(data, schemas.load("watch"))
     assert whole.exit_code == 0
     assert data["schema"] == "prefixlint.watch/1"
     assert (data["server"], data["kind"], len(data["samples"])) == (url, "vllm", 2)
@@ -302,6 +305,7 @@ def test_two_saved_scrapes_and_one(tmp_path):
     before.write_text("sglang:prompt_tokens_total 100\nsglang:cached_tokens_total 0\n")
     after.write_text("sglang:prompt_tokens_total 300\nsglang:cached_tokens_total 150\n")
     both = run(str(before), str(after), "--format", "json")
+    jsonschema.validate(json.loads(both.output), schemas.load("watch"))
     assert json.loads(both.output)["whole"]["hit_rate"] == pytest.approx(0.75)
     alone = run(str(after), "--format", "json", "--fail-under", "60")
     assert json.loads(alone.output)["whole"]["hit_rate"] == pytest.approx(0.5)
