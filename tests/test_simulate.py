@@ -220,7 +220,11 @@ def test_prompts_stream_through():
             gc.collect()
             assert sum(ref() is not None for ref in alive) <= 2
 
-    assert run(arrivals(), BOTH).distinct == 53
+    gc.freeze()  # what other tests have made is not to be looked through fifty times
+    try:
+        assert run(arrivals(), BOTH).distinct == 53
+    finally:
+        gc.unfreeze()
 
 
 def test_distinct_counts_prompts_and_stored_outputs():
