@@ -20,9 +20,7 @@ def excerpt(earlier: str, later: str, char: int, lead: str = "", *, redactor: Re
     At most 80 characters of each are shown, masked; a masked value that the difference cuts is shown as a whole.
     """
     a, b = earlier[char : char + _WINDOW], later[char : char + _WINDOW]
-    same = common_prefix(a, b)
-    blocks = SequenceMatcher(None, a[same:], b[same:], autojunk=False).get_matching_blocks()
-    i, j = next(((same + m.a, same + m.b) for m in blocks if m.size >= _RESYNC), (len(a), len(b)))
+    i, j = values(a, b)
     behind = common_prefix(earlier[char + i : char + i + _CONTEXT], later[char + j : char + j + _CONTEXT])
     start = min(redactor.start(earlier, char), redactor.start(later, char))
     before, shift = lead + later, len(lead)
@@ -32,6 +30,13 @@ def excerpt(earlier: str, later: str, char: int, lead: str = "", *, redactor: Re
         _side(redactor.part(later, start, char + j)),
         redactor.part(later, char + j, char + j + behind)[:_SIDE],
     )
+
+
+def values(earlier: str, later: str) -> tuple[int, int]:
+    """Give how many characters of two texts are values that differ: up to where the texts have met again."""
+    same = common_prefix(earlier, later)
+    blocks = SequenceMatcher(None, earlier[same:], later[same:], autojunk=False).get_matching_blocks()
+    return next(((same + m.a, same + m.b) for m in blocks if m.size >= _RESYNC), (len(earlier), len(later)))
 
 
 def _side(text: str) -> str:

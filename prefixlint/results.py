@@ -8,6 +8,7 @@ from typing import Any
 
 from prefixlint.logfindings import LogFinding
 from prefixlint.model import MissCause, Skip
+from prefixlint.outline import Piece, PrefixTree
 from prefixlint.trends import Timeline, Versus
 
 LOGGED_IDS = "token ids of the log"
@@ -162,7 +163,8 @@ class FamilyEngine:
 class Family:
     """Requests that share a template and differ in its values.
 
-    `lost_tokens` were computed again although an earlier request had them: they stood behind a difference.
+    `lost_tokens` were computed again although an earlier request had them: they stood behind a difference. `template` is
+    one of its prompts around its places; empty where none is shown.
     """
 
     id: str
@@ -173,6 +175,7 @@ class Family:
     lost_tokens: int
     engines: Mapping[str, FamilyEngine]
     spans: Sequence[VolatilePlace]
+    template: Sequence[Piece] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,6 +464,7 @@ class Analysis:
     what_if: Sequence[WhatIf] = ()
     not_tried: Sequence[NotTried] = ()
     waterfalls: Sequence[Waterfall] = ()
+    tree: PrefixTree | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,18 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from prefixlint import accounts, attribute, bodies, causecost, excerpts, fingerprints, simulate, timeline
+from prefixlint import (
+    accounts,
+    attribute,
+    bodies,
+    causecost,
+    excerpts,
+    familytext,
+    fingerprints,
+    prefixtree,
+    simulate,
+    timeline,
+)
 from prefixlint.accounts import Account, Material
 from prefixlint.fleet import Limits
 from prefixlint.logs import why_no_prompt
@@ -81,6 +92,7 @@ def build(material: Material, account: Account) -> Analysis:
         by=material.by,
         findings=findings,
         timeline=timeline.build(material, account, findings),
+        tree=prefixtree.build(material),
     )
 
 
@@ -169,7 +181,7 @@ def _families(material: Material, account: Account, where: slice) -> list[Family
     spots = attribute.places((p for p in account.partings if p is not None), table.family)
     spots = {number: spots.get(number, [])[:_PLACES] for number in ranked}
     seen = _read_again(material, [p.example for n in ranked[:_WITH_PATHS] for p in spots[n]])
-    of_blocks = material.replay.distinct_blocks is not None
+    of_blocks, detailed = material.replay.distinct_blocks is not None, frozenset(ranked[:_WITH_PATHS])
     best = {n: accounts.at_best(s, account.lost, of_blocks=of_blocks) for n, s in account.served.items()}
     return [
         Family(
@@ -181,6 +193,7 @@ def _families(material: Material, account: Account, where: slice) -> list[Family
             lost_tokens=int(account.lost[members[number]].sum()),
             engines={n: _family_engine(s, best[n], members[number]) for n, s in account.served.items()},
             spans=[_place(material, spot, seen) for spot in spots[number]],
+            template=familytext.template(material, spots[number]) if number in detailed else (),
         )
         for number in ranked
     ]

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from prefixlint.logfindings import as_json as as_finding
+from prefixlint.outline import PrefixTree
 from prefixlint.reports import Look
 from prefixlint.reports import _advice as advice
 from prefixlint.reports import _trends as trends
@@ -95,6 +96,7 @@ def as_json(result: Analysis) -> dict[str, Any]:
         "by": list(result.by),
         "groups": [_group(g) for g in result.groups],
         "findings": [as_finding(f) for f in result.findings],
+        "tree": None if result.tree is None else _tree(result.tree),
         "source_findings": None
         if result.source_findings is None
         else [dict(static.finding) for static in result.source_findings],
@@ -174,6 +176,27 @@ def _family(family: Family) -> dict[str, Any]:
             for name, e in family.engines.items()
         },
         "spans": [_place(p) for p in family.spans],
+        "template": [{"text": p.text, "span": p.span, "left_out": p.left_out} for p in family.template],
+    }
+
+
+def _tree(tree: PrefixTree) -> dict[str, Any]:
+    return {
+        "stretches": tree.stretches,
+        "nodes": [
+            {
+                "parent": node.parent,
+                "start": node.start,
+                "tokens": node.tokens,
+                "requests": node.requests,
+                "prompt_tokens": node.prompt_tokens,
+                "own_tokens": node.own_tokens,
+                "reused_tokens": node.reused_tokens,
+                "branches": node.branches,
+                "text": node.text,
+            }
+            for node in tree.nodes
+        ],
     }
 
 

@@ -106,7 +106,7 @@ function template(one) {
     el("ul", { class: "places" }, el("li", {}, code(`${table(span.example).path}:${table(span.example).line}`), " against line ", code(table(span.example).other_line))));
   const marked = list(one.template).map((piece) => {
     if (known(piece.left_out)) return el("span", { class: "cut" }, ` … ${many(piece.left_out, "character")} … `);
-    if (piece.span === undefined || piece.span === null) return verbatim("span", {}, piece.text);
+    if (!known(piece.span)) return verbatim("span", {}, piece.text);
     const span = spans[piece.span] ?? {};
     return el("span", { class: "hole" }, verbatim("mark", {}, piece.text || "∅"), el("sup", {}, `${piece.span + 1}: −${short(span.lost_tokens)}`));
   });

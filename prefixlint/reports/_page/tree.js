@@ -8,23 +8,27 @@ function family(flat) {
     node.above = known(node.parent) && node.parent < node.index ? nodes[node.parent] : null;
     node.above?.children.push(node);
   }
-  for (const node of nodes) node.level = node.above ? node.above.level + 1 : 0;
+  for (const node of nodes) {
+    node.level = node.above ? node.above.level + 1 : 0;
+    node.again = node.reused_tokens;
+  }
+  for (const node of nodes.toReversed()) if (node.above) node.above.again += node.again;
   return nodes;
 }
 
 /* 0: computed each time; 4: nearly always found. Unknown is its own class. */
 const heat = (share) => (known(share) ? `h-${Math.min(4, Math.floor(share * 4.999))}` : "h-none");
 const reuse = (node) => (known(node.own_tokens) && node.own_tokens > 0 ? node.reused_tokens / node.own_tokens : null);
-const wording = (node) => node.kind === "rest" ? `${many(node.branches, "more branch", "more branches")}` : visible(node.text || "").trim() || (node.index ? "(no text)" : "all prompts");
+const wording = (node) => node.branches ? `${many(node.branches, "more branch", "more branches")}` : visible(node.text || "").trim() || (node.index ? "(no text)" : "all prompts");
 
 function told(node, total) {
   const rows = [
     ["Requests that run through it", count(node.requests)],
     ["Prompt tokens here and below", `${count(node.prompt_tokens)} (${percent(node.prompt_tokens / total)})`],
-    ["Prompt tokens of this stretch", count(node.own_tokens)],
-    ["of them found again", `${count(node.reused_tokens)} (${percent(reuse(node))})`],
+    ["of them found again", `${count(node.again)} (${percent(node.again / Math.max(1, node.prompt_tokens))})`],
   ];
-  if (node.kind !== "rest" && node.index) rows.unshift(["Place in the prompt", `tokens ${count(node.start + 1)} to ${count(node.start + node.tokens)}`]);
+  if (node.index && !node.branches && node.children.length) rows.push(["Prompt tokens of the stretch alone", count(node.own_tokens)], ["of them found again", `${count(node.reused_tokens)} (${percent(reuse(node))})`]);
+  if (!node.branches && node.index) rows.unshift(["Place in the prompt", `tokens ${count(node.start + 1)} to ${count(node.start + node.tokens)}`]);
   return rows;
 }
 
@@ -63,7 +67,7 @@ function icicle(flat) {
       el("button", { type: "button", "aria-current": node === top ? "location" : null, onclick: () => go(node) }, wording(node).slice(0, 28)), i === 0 && middle > 0 ? " … " : null)));
     const text = chosen.text ? verbatim("pre", { tabindex: "0", "aria-label": "Text of the stretch" }, chosen.text) : null;
     detail.replaceChildren(
-      el("h3", {}, chosen.index ? (chosen.kind === "rest" ? wording(chosen) : "The chosen stretch") : "The whole tree"),
+      el("h3", {}, chosen.index ? (chosen.branches ? wording(chosen) : "The chosen stretch") : "The whole tree"),
       el("dl", {}, told(chosen, total).map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, value)))),
       ...(text ? [text] : []));
   };
@@ -78,7 +82,7 @@ function icicle(flat) {
   const box = (node, x, width, depth, faint) => {
     const share = reuse(node), name = wording(node);
     const group = sv("g", {
-      role: "treeitem", class: `node ${heat(share)} ${faint ? "faint" : ""} ${node.kind === "rest" ? "rest" : ""}`, "data-node": node.index, tabindex: node === chosen ? "0" : "-1",
+      role: "treeitem", class: `node ${heat(share)} ${faint ? "faint" : ""} ${node.branches ? "rest" : ""}`, "data-node": node.index, tabindex: node === chosen ? "0" : "-1",
       "aria-level": node.level + 1, "aria-expanded": node.children.length ? (faint || node === top ? "true" : "false") : null,
       "aria-label": `${name.slice(0, 80)}; ${count(node.requests)} requests, ${count(node.prompt_tokens)} prompt tokens, ${percent(share)} of the stretch found again`,
       onclick: () => { if (node.children.length) go(node); else choose(node); },
