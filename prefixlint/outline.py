@@ -10,11 +10,11 @@ from dataclasses import dataclass
 class TreeNode:
     """A stretch of the prefix tree: tokens that the same requests run through, from one parting to the next.
 
-    `parent` is the index of the node above, None for the root, which stands for all prompts. `start` is the place of its
-    first token in the prompts (0-based), `tokens` its length. `requests` run through it; `prompt_tokens` are what they
-    ask for in it and below, `own_tokens` in it alone, of which `reused_tokens` an unlimited cache finds again.
-    Where a node stands for several small branches, `branches` counts them; `start` and `tokens` are None then. `text` is
-    its beginning, masked; None where the log holds no text.
+    `parent` is the index of the node above, None for the root, which stands for all prompts. `start` is the place of
+    its first token in the prompts (0-based), `tokens` its length. `requests` run through it; `prompt_tokens` are what
+    they ask for in it and below, `own_tokens` in it alone, of which `reused_tokens` an unlimited cache finds again.
+    Where a node stands for several small branches, `branches` counts them; `start` and `tokens` are None then. `text`
+    is its beginning, masked; None where the log holds no text.
     """
 
     parent: int | None

@@ -163,8 +163,8 @@ class FamilyEngine:
 class Family:
     """Requests that share a template and differ in its values.
 
-    `lost_tokens` were computed again although an earlier request had them: they stood behind a difference. `template` is
-    one of its prompts around its places; empty where none is shown.
+    `lost_tokens` were computed again although an earlier request had them: they stood behind a difference. `template`
+    is one of its prompts around its places; empty where none is shown.
     """
 
     id: str

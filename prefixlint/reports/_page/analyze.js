@@ -47,7 +47,7 @@ function waterfall(result, state, found) {
         el("td", { class: "num" }, percent(step.hit_rate)),
         el("td", { class: "num moved" }, level ? "" : `${points(moved)} pt`))))),
     alone.size ? note("By itself, each fix moves the rate by: ", [...alone.values()].map((row, i) => `${i ? ", " : ""}${list(row.rules).join(" ")} ${known(base) && known(row.hit_rate) ? points(row.hit_rate - base) : "unknown"}`), ". Fixes are made one after the other above, so that their steps add up.") : null,
-    fall.lost_tokens ? note(`${count(fall.lost_tokens)} tokens are still computed again after all of them.`) : null,
+    fall.lost_tokens ? note(lastOf(fall.steps, "fix") ? `${count(fall.lost_tokens)} tokens are still computed again after all fixes.` : `${count(fall.lost_tokens)} tokens were there before and are computed again; no fix was tried.`) : null,
     fall.family === null ? list(result.not_simulated).map((one) => note(`${list(one.rules).join(", ")} not simulated: ${one.reason}`)) : null);
 }
 

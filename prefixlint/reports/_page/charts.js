@@ -136,7 +136,9 @@ function lines(spec) {
     });
     for (const one of series) {
       const way = one.points.map((p, i) => `${i ? "L" : "M"}${X(p.x).toFixed(1)} ${Y(p.y).toFixed(1)}`).join("");
-      out.append(sv("path", { class: `line ${one.kind} ${one.dashed ? "dashed" : ""}`, d: way }));
+      // the first is the widest, so that it shows under others that run along it
+      const broad = one.dashed ? 2 : Math.max(1.8, 3.6 - 1.5 * series.indexOf(one));
+      out.append(sv("path", { class: `line ${one.kind} ${one.dashed ? "dashed" : ""}`, "stroke-width": broad, d: way }));
       if (one.dots || one.points.length < 2) for (const p of one.points) out.append(sv("circle", { class: `dot ${one.kind}`, cx: X(p.x), cy: Y(p.y), r: 3.5 }));
     }
     for (const mark of spec.marks ?? []) {

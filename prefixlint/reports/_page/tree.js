@@ -82,7 +82,7 @@ function icicle(flat) {
   const box = (node, x, width, depth, faint) => {
     const share = reuse(node), name = wording(node);
     const group = sv("g", {
-      role: "treeitem", class: `node ${heat(share)} ${faint ? "faint" : ""} ${node.branches ? "rest" : ""}`, "data-node": node.index, tabindex: node === chosen ? "0" : "-1",
+      role: "treeitem", class: `node ${heat(share)} ${faint ? "faint" : ""} ${node.branches && width > 24 ? "rest" : ""}`, "data-node": node.index, tabindex: node === chosen ? "0" : "-1",
       "aria-level": node.level + 1, "aria-expanded": node.children.length ? (faint || node === top ? "true" : "false") : null,
       "aria-label": `${name.slice(0, 80)}; ${count(node.requests)} requests, ${count(node.prompt_tokens)} prompt tokens, ${percent(share)} of the stretch found again`,
       onclick: () => { if (node.children.length) go(node); else choose(node); },
