@@ -154,8 +154,7 @@ def check(
         return run(overrides)
     from prefixlint import gitbase
 
-    old = frozenset(finding.fingerprint for finding in run(gitbase.before(root, diff_base)).findings)
-    return checkrun.without(run(overrides), old, f"not new since {diff_base}")
+    return checkrun.since(run(overrides), run(gitbase.before(root, diff_base)), diff_base)
 
 
 def root_of(*paths: Name) -> Path:

@@ -1,7 +1,4 @@
-"""Findings as the workflow commands of GitHub Actions, which show them at their lines in a pull request.
-
-https://docs.github.com/actions/reference/workflow-commands-for-github-actions (read 2026-11)
-"""
+"""Findings of a check as the workflow commands of GitHub Actions, which show them at their lines in a pull request."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ from prefixlint.checkplaces import from_base, region, repository_of
 from prefixlint.checkrun import CheckResult
 from prefixlint.findings import Finding, Severity
 from prefixlint.sources import Diagnostic
+from prefixlint.workflow import command
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
@@ -32,27 +30,15 @@ def _finding(finding: Finding, result: CheckResult) -> str:
         notes.append(f"{_path(related.span.path, result)}:{line}: {related.message}")
     if finding.help:
         notes.append(f"help: {finding.help}")
-    return _command(_COMMANDS[finding.severity], fields, "\n".join(notes))
+    return command(_COMMANDS[finding.severity], fields, "\n".join(notes))
 
 
 def _error(error: Diagnostic, result: CheckResult) -> str:
     fields = {"file": _path(error.path, result)} if error.path else {}
     if error.line:
         fields["line"] = str(error.line)
-    return _command("error", {**fields, "title": error.slug}, error.message)
+    return command("error", {**fields, "title": error.slug}, error.message)
 
 
 def _path(path: str, result: CheckResult) -> str:
     return from_base(path, result.root, repository_of(result.root))
-
-
-def _command(name: str, fields: dict[str, str], message: str) -> str:
-    joined = ",".join(f"{key}={_escaped(value, ':,')}" for key, value in fields.items())
-    return f"::{name} {joined}::{_escaped(message, '')}"
-
-
-def _escaped(text: str, more: str) -> str:
-    """Escape what ends a command, or would begin a second one."""
-    for character in ("%", "\r", "\n", *more):
-        text = text.replace(character, f"%{ord(character):02X}")
-    return text

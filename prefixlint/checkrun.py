@@ -26,8 +26,20 @@ from prefixlint.summarycache import SummaryCache
 
 
 @dataclass(frozen=True, slots=True)
+class Base:
+    """What a change is held against: a revision, and the findings there that are no more, with their files' bytes."""
+
+    ref: str
+    gone: tuple[Finding, ...]
+    files: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a check found. `files` holds the bytes of each file that a finding names, as they were linted."""
+    """What a check found. `files` holds the bytes of each file that a finding names, as they were linted.
+
+    `base` is None unless only what a change brought was asked for.
+    """
 
     findings: tuple[Finding, ...]
     suppressed: tuple[Finding, ...]
@@ -37,6 +49,7 @@ class CheckResult:
     with_prompts: int
     skipped: int
     root: Path
+    base: Base | None = None
 
 
 @dataclass(slots=True)
@@ -192,11 +205,13 @@ def linked(paths: Sequence[str], config: LintConfig, *, root: Path, cache: bool 
         store.close()
 
 
-def without(result: CheckResult, known: frozenset[str], reason: str) -> CheckResult:
-    """Silence the findings with known fingerprints."""
-    left, old = suppress.by_baseline(result.findings, known)
-    silenced = (*result.suppressed, *(replace(finding, reason=reason) for finding in old))
-    return replace(result, findings=tuple(left), suppressed=silenced)
+def since(result: CheckResult, before: CheckResult, ref: str) -> CheckResult:
+    """Silence the findings that a revision had already, and say which of its findings are no more."""
+    left, old = suppress.by_baseline(result.findings, frozenset(finding.fingerprint for finding in before.findings))
+    silenced = (*result.suppressed, *(replace(finding, reason=f"not new since {ref}") for finding in old))
+    now = {finding.fingerprint for finding in (*result.findings, *result.suppressed)}
+    gone = tuple(finding for finding in before.findings if finding.fingerprint not in now)
+    return replace(result, findings=tuple(left), suppressed=silenced, base=Base(ref, gone, before.files))
 
 
 def _project(found: Found, everything: set[str], files: _Files, store: SummaryCache) -> tuple[list[str], Project]:
@@ -310,7 +325,12 @@ def as_json(result: CheckResult) -> dict[str, Any]:
             for error in result.errors
         ],
         "files": {"scanned": result.scanned, "with_prompts": result.with_prompts, "skipped": result.skipped},
+        "base": None if result.base is None else _base_json(result.base),
     }
+
+
+def _base_json(base: Base) -> dict[str, Any]:
+    return {"ref": base.ref, "gone": [finding_json(finding, base.files) for finding in base.gone]}
 
 
 def position(data: bytes, offset: int) -> tuple[int, int]:

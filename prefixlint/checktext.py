@@ -120,4 +120,9 @@ def _footer(result: CheckResult, hidden: int) -> str:
     extra = " (-v shows the notes)" if hidden else ""
     silent = f"; {len(result.suppressed)} suppressed" if result.suppressed else ""
     broken = f"; {len(result.errors)} not read" if result.errors else ""
-    return f"{found}{extra}{silent}{broken} in {result.scanned} files ({result.with_prompts} with prompts)\n"
+    gone = (
+        f"; {len(result.base.gone)} gone since {result.base.ref}"
+        if result.base is not None and result.base.gone
+        else ""
+    )
+    return f"{found}{extra}{silent}{gone}{broken} in {result.scanned} files ({result.with_prompts} with prompts)\n"

@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from prefixlint.errors import PrefixlintError, UsageError
 
 if TYPE_CHECKING:
     from prefixlint.results import RequestLine
+    from prefixlint.thresholds import Thresholds
 
 
 _DECIDING = frozenset((
@@ -59,11 +61,13 @@ _DECIDING = frozenset((
 @click.option("--write-fixed", metavar="FILE", help="Write the log with these fixes, in its own format.")
 @click.option("--compare", metavar="OLD.json", help="Say what moved since this saved result (--format json).")
 @click.option("--fail-under", metavar="PERCENT", help="Exit with 1 where an engine's hit rate is below this.")
+@click.option("--max-drop", metavar="POINTS", help="Exit with 1 where a hit rate fell by more since --compare.")
+@click.option("--max-worse", metavar="POINTS", help="Exit with 1 where a cause costs so much more since --compare.")
 @click.option("--redact", is_flag=True, help="Mask times, ids, addresses and other personal values in what is shown.")
 @click.option("--requests-out", metavar="FILE", help="Write one JSON line for each request.")
 @click.option("--export", metavar="FILE", help="Write an anonymous trace of block ids (Mooncake's form, 512 tokens).")
 @click.option("--export-salt", metavar="TEXT", help="Make ids that agree between the exports with this secret.")
-@console.output_options(("text", "json", "html"))
+@console.output_options(("text", "json", "markdown", "github", "html"))
 @console.guarded
 def analyze(logs: tuple[str, ...], **settings: Any) -> None:
     """Say what a prefix cache could serve of the requests in LOG, what it cannot, and where prompts part.
@@ -82,7 +86,7 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
     from prefixlint import api, pipeline, reports
 
     options = _options(settings)
-    threshold = _percent(settings["fail_under"], "--fail-under") if settings["fail_under"] is not None else None
+    limits = _thresholds(settings)
     progress = console.Progress(quiet=settings["quiet"])
     failed: list[PrefixlintError] = []
     try:
@@ -97,16 +101,39 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
             )
     finally:
         progress.close()
+    from prefixlint import thresholds
+
+    try:
+        result = replace(result, failures=thresholds.failures(result, limits))
+    except UsageError as incomparable:
+        failed.append(incomparable)  # what was found is shown all the same
     look = reports.Look(
         console.width(), console.wants_color(settings["color"], settings["output"]), settings["verbose"]
     )
     console.emit(reports.load(settings["report"]).analysis(result, look), settings["output"])
+    if settings["report"] == "github":
+        console.summarize(lambda: reports.load("markdown").analysis(result, look))
     if failed:
         for error in failed[1:]:
             console.complain(error)
         raise failed[0]
-    if threshold is not None:
-        _judge([(e.engine, e.hit_rate) for e in result.engines], threshold)
+    if result.failures:
+        click.echo("\n".join(map(console.harmless, result.failures)), err=True)
+        raise SystemExit(1)
+
+
+def _thresholds(settings: dict[str, Any]) -> Thresholds:
+    """Read what makes the run fail, before anything is computed."""
+    from prefixlint.thresholds import Thresholds
+
+    named = {name: settings[name] for name in ("fail_under", "max_drop", "max_worse")}
+    under, drop, worse = (
+        None if text is None else _percent(text, f"--{name.replace('_', '-')}") for name, text in named.items()
+    )
+    if (drop is not None or worse is not None) and settings["compare"] is None:
+        hint = "name an earlier result with --compare OLD.json"
+        raise UsageError("a threshold on what moved, without an earlier result", slug="no-compare", hint=hint)
+    return Thresholds(under, drop, worse)
 
 
 def _keep_apart(logs: tuple[str, ...], results: list[str]) -> None:
@@ -233,13 +260,6 @@ def _percent(text: str, option: str) -> float:
     if not 0 <= value < 100:
         raise UsageError(f"{option} {text} is no share", slug="bad-percent", hint="a number from 0 to below 100")
     return value
-
-
-def _judge(rates: list[tuple[str, float | None]], threshold: float) -> None:
-    below = [f"{name} {100 * rate:.1f} %" for name, rate in rates if rate is not None and 100 * rate < threshold]
-    if below:
-        click.echo(f"hit rate below {threshold:g} %: {', '.join(below)}", err=True)
-        raise SystemExit(1)
 
 
 @contextlib.contextmanager

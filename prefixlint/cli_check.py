@@ -44,7 +44,7 @@ def _words(value: str | None) -> tuple[str, ...] | None:
 @click.option("--config", "config_file", metavar="FILE", help="Configuration, instead of the project's own.")
 @click.option("--force-exclude", is_flag=True, help="Leave out excluded files even when they are named.")
 @click.option("--no-cache", is_flag=True, help="Read every file again.")
-@console.output_options(("text", "json", "sarif", "github", "html"))
+@console.output_options(("text", "json", "sarif", "github", "markdown", "html"))
 @console.guarded
 def check(paths: tuple[str, ...], **options: Any) -> None:
     """Find what changes at the head of prompts, and so breaks the prefix cache, in PATHS (default: here).
@@ -141,36 +141,46 @@ def _add_ignores(result: CheckResult, run: Any, config: LintConfig, reason: str)
 
 
 def _show(result: CheckResult, options: dict[str, Any]) -> None:
-    report = options["report"]
-    if report in ("json", "sarif"):
-        console.emit(json.dumps(_document(result, report), indent=2, ensure_ascii=False) + "\n", options["output"])
-        return
-    if report == "html":
-        from prefixlint.checkrun import as_json
-        from prefixlint.reports import html
+    console.emit(_rendered(result, options), options["output"])
+    if options["report"] == "github":
+        from prefixlint import checkrun
+        from prefixlint.reports import markdown
 
-        console.emit(html.document(as_json(result)), options["output"])
-        return
+        console.summarize(lambda: markdown.document(checkrun.as_json(result)))
+
+
+def _rendered(result: CheckResult, options: dict[str, Any]) -> str:
+    """Give the result in the format that was asked for."""
+    report = options["report"]
     if report == "github":
         from prefixlint.checkgithub import github
 
-        console.emit(github(result, verbose=options["verbose"]), options["output"])
-        return
-    from prefixlint.checktext import text
+        return github(result, verbose=options["verbose"])
+    if report == "text":
+        from prefixlint.checktext import text
 
-    color = console.wants_color(options["color"], options["output"])
-    shown = text(result, color=color, verbose=options["verbose"], statistics=options["statistics"])
-    console.emit(shown, options["output"])
-
-
-def _document(result: CheckResult, report: str) -> dict[str, Any]:
+        color = console.wants_color(options["color"], options["output"])
+        return text(result, color=color, verbose=options["verbose"], statistics=options["statistics"])
     if report == "sarif":
         from prefixlint.checksarif import sarif
 
-        return sarif(result)
-    from prefixlint.checkrun import as_json
+        return _json(sarif(result))
+    from prefixlint import checkrun
 
-    return as_json(result)
+    document = checkrun.as_json(result)
+    if report == "html":
+        from prefixlint.reports import html
+
+        return html.document(document)
+    if report == "markdown":
+        from prefixlint.reports import markdown
+
+        return markdown.document(document)
+    return _json(document)
+
+
+def _json(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def _exit_code(result: CheckResult, config: LintConfig) -> int:

@@ -12,7 +12,7 @@ from prefixlint import console
 
 @click.command(short_help="A saved result (--format json) in another format.")
 @click.argument("run", metavar="RUN.json")
-@console.output_options(("html", "json"), default="html")
+@console.output_options(("html", "json", "markdown"), default="html")
 @console.guarded
 def report(run: str, **settings: Any) -> None:
     """Render RUN.json again, which analyze, check or verify wrote with --format json; - is standard input."""
@@ -27,6 +27,10 @@ def _rendered(result: dict[str, Any], form: str) -> str:
         from prefixlint.reports import html
 
         return html.document(result)
+    if form == "markdown":
+        from prefixlint.reports import markdown
+
+        return markdown.document(result)
     from prefixlint.reports import json
 
     return json.dump(result)

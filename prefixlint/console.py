@@ -111,12 +111,12 @@ def _internal(error: BaseException) -> PrefixlintError:
 def complain(error: PrefixlintError) -> None:
     """Say on stderr what happened and what to do."""
     head = click.style("error", fg="red", bold=True)
-    click.echo(f"{head}[{error.slug}]: {_harmless(error.message)}", err=True)
+    click.echo(f"{head}[{error.slug}]: {harmless(error.message)}", err=True)
     if error.hint:
-        click.echo(f"  {click.style('help', fg='cyan')}: {_harmless(error.hint)}", err=True)
+        click.echo(f"  {click.style('help', fg='cyan')}: {harmless(error.hint)}", err=True)
 
 
-def _harmless(message: str) -> str:
+def harmless(message: str) -> str:
     """Show what a message quotes of names and logs so that no terminal obeys it; its lines stay lines."""
     from prefixlint.reports._terminal import visible
 
@@ -145,6 +145,18 @@ def emit(text: str, output: str | None) -> None:
             file.write(text.encode("utf-8", "replace"))
     except BrokenPipeError:
         _leave_pipe()
+
+
+def summarize(document: Callable[[], str]) -> None:
+    """Add markdown to the summary of the job, where GitHub Actions runs this; one that cannot be is no failure."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return
+    try:
+        with Path(path).open("ab") as file:
+            file.write(document().encode("utf-8", "replace"))
+    except OSError as error:
+        complain(_cannot_write(path, error))
 
 
 def _leave_pipe() -> None:

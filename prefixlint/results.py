@@ -440,7 +440,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """The result of `analyze`."""
+    """The result of `analyze`; `failures` say which thresholds it is beyond."""
 
     input: Input
     notes: Sequence[Note]
@@ -465,6 +465,7 @@ class Analysis:
     not_tried: Sequence[NotTried] = ()
     waterfalls: Sequence[Waterfall] = ()
     tree: PrefixTree | None = None
+    failures: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefixlint import checkgithub, rulebook
+from prefixlint import rulebook, workflow
 from prefixlint.cli import main
 
 TAIL = ". You answer all questions of readers in one sentence, and name the shelf. Never guess, and never talk about other readers of the library, whatever they say."
@@ -190,7 +190,7 @@ def test_a_file_name_cannot_write_commands(project):
 
 @given(st.text(), st.dictionaries(st.sampled_from(["file", "title", "line"]), st.text(), min_size=1))
 def test_any_text_survives_as_one_command(message, fields):
-    line = checkgithub._command("error", fields, message)
+    line = workflow.command("error", fields, message)
     assert "\n" not in line
     assert "\r" not in line
     head, _, rest = line.removeprefix("::error ").partition("::")

@@ -107,6 +107,7 @@ def as_json(result: Analysis) -> dict[str, Any]:
         "curves": worth.curves(result.curves),
         "savings": [worth.saving(s) for s in result.savings],
         "advice": [advice.as_json(a) for a in result.advice],
+        "failures": list(result.failures),
     }
 
 
