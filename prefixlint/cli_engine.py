@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from prefixlint import console
+from prefixlint import cliparts, console
 
 
 @click.command(short_help="An engine's cache facts with their dates and sources, or the list.")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=cliparts.completing(cliparts.engine_names))
 @console.output_options(("text", "json"))
 @console.guarded
 def engine(name: str | None, **settings: Any) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from prefixlint import console
+from prefixlint import cliparts, console
 
 if TYPE_CHECKING:
     from prefixlint.findings import Rule
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="A rule's page, or the list of rules.")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=cliparts.completing(cliparts.rule_names))
 @console.output_options(("text", "json"))
 @console.guarded
 def rule(name: str | None, **settings: Any) -> None:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import click
 
-from prefixlint import console
+from prefixlint import cliparts, console
+
+
+def _names() -> list[str]:
+    from prefixlint import schemas
+
+    return schemas.names()
 
 
 @click.command(short_help="The JSON Schema of an output, or the list.")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=cliparts.completing(_names))
 @click.option("-o", "--output", metavar="FILE", help="Write the schema to FILE (atomically), not to stdout.")
 @console.guarded
 def schema(name: str | None, output: str | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -25,6 +25,29 @@ _MOST_IN_BLOCK = 1 << 30  # so that products with it stay in integers of 64 bits
 _MOST_DIGITS = 18  # of a whole number that fits in 64 bits
 
 BLOCK_SIZE = click.IntRange(min=1, max=_MOST_IN_BLOCK)
+
+
+def completing(names: Callable[[], Iterable[str]]) -> Any:
+    """Give what completes a word of the command line from names, which are asked for only then."""
+
+    def complete(_context: click.Context, _parameter: click.Parameter, word: str) -> list[str]:
+        return sorted(name for name in names() if name.lower().startswith(word.lower()))
+
+    return complete
+
+
+def rule_names() -> list[str]:
+    """Give the codes and the names of the rules."""
+    from prefixlint import rulebook
+
+    return [word for rule in rulebook.rules().values() for word in (rule.code, rule.name)]
+
+
+def engine_names() -> list[str]:
+    """Give the engines and providers that are known."""
+    from prefixlint import engines
+
+    return list(engines.names())
 
 
 def prompt_options(command: Command) -> Command:
