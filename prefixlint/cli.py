@@ -12,6 +12,7 @@ from prefixlint import __version__
 # name -> (module, attribute, short help); the help stands here so that --help imports no command
 _COMMANDS = {
     "analyze": ("prefixlint.cli_analyze", "analyze", "What the prefix cache could serve of the requests in a log."),
+    "verify": ("prefixlint.cli_verify", "verify", "Replay a log through a real engine: measured beside predicted."),
     "check": ("prefixlint.cli_check", "check", "Lint prompt sources: what will break the prefix."),
     "rule": ("prefixlint.cli_rule", "rule", "A rule's page, or the list of rules."),
     "config": ("prefixlint.cli_rule", "config", "The effective configuration, and why each rule is on or off."),

@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from prefixlint import console
 
+if TYPE_CHECKING:
+    from prefixlint.reports import Look
+
 
 @click.command(short_help="A saved result (--format json) in another format.")
 @click.argument("run", metavar="RUN.json")
-@console.output_options(("html", "json", "markdown"), default="html")
+@console.output_options(("html", "json", "markdown", "text"), default="html")
 @console.guarded
 def report(run: str, **settings: Any) -> None:
-    """Render RUN.json again, which analyze, check or verify wrote with --format json; - is standard input."""
+    """Render RUN.json again, which analyze, check or verify wrote with --format json; - is standard input.
+
+    Text is there for the results of verify, whose JSON holds all that it shows.
+    """
     from prefixlint import saved
+    from prefixlint.reports import Look
 
-    console.emit(_rendered(saved.load(run, sys.stdin.buffer), settings["report"]), settings["output"])
+    look = Look(console.width(), console.wants_color(settings["color"], settings["output"]), settings["verbose"])
+    result = saved.load(run, sys.stdin.buffer)
+    console.emit(_rendered(result, settings["report"], look), settings["output"])
 
 
-def _rendered(result: dict[str, Any], form: str) -> str:
+def _rendered(result: dict[str, Any], form: str, look: Look) -> str:
     """Give a result as text of that format."""
+    if form == "text":
+        from prefixlint import runs
+        from prefixlint.reports import _verify
+
+        return _verify.text(runs.from_json(result), look)
     if form == "html":
         from prefixlint.reports import html
 

@@ -125,15 +125,20 @@ def server_options(command: Command) -> Command:
 
 
 def server(url: str, settings: dict[str, Any]) -> Server:
-    """Give the server that the options of `server_options` describe; the variable is read here and shown nowhere."""
+    """Give the server that the options of `server_options` describe."""
     from prefixlint.verify.wire import Server
 
+    return Server(url, token=token(settings), timeout=settings["timeout"])
+
+
+def token(settings: dict[str, Any]) -> str | None:
+    """Read the token that the options of `server_options` name; it is shown nowhere."""
     name = settings["token_env"]
-    token = os.environ.get(name)
-    if not token and name != TOKEN_VARIABLE:
+    found = os.environ.get(name)
+    if not found and name != TOKEN_VARIABLE:
         hint = f"export {name}, or leave --token-env out where the server wants none"
         raise UsageError(f"the environment variable {name} is not set", slug="bad-token", hint=hint)
-    return Server(url, token=token, timeout=settings["timeout"])
+    return found or None
 
 
 def share(text: str | None, option: str) -> float | None:

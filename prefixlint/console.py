@@ -65,6 +65,12 @@ def mask_salt() -> bytes:
     return os.urandom(16)
 
 
+def cache_folder() -> Path:
+    """Give the folder for what is fetched once and kept."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "prefixlint"
+
+
 def redactor(*, personal: bool) -> Redactor:
     """Give what masks the shown text of one run."""
     from prefixlint import redact

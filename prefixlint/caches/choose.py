@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from prefixlint.caches.blocks import BlockCache
 from prefixlint.caches.lru import LruCache
 from prefixlint.caches.pages import POLICIES, PageCache, ranking
-from prefixlint.caches.slots import SlotCache
+from prefixlint.caches.slots import SLOTS, SlotCache
 
 if TYPE_CHECKING:
     from prefixlint.caches import Cache, Tier
@@ -32,7 +32,7 @@ def build(
     the host cache of llama.cpp. ValueError for a capacity that holds no block.
     """
     if engine.match == "slot":
-        return SlotCache(capacity, host=host or 0)
+        return SlotCache(capacity, slots=engine.slots or SLOTS, host=host or 0)
     if capacity is None:
         return None
     size = 1 if of_blocks else engine.granularity

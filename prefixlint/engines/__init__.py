@@ -42,10 +42,10 @@ class Engine:
     separates caches besides the model. `lifetime` says what ends an entry, `ttl` after how long (None: no fixed time).
     `lookback` is how many positions before a mark are looked up, `marks` how many a request may have; with `implicit`,
     the end of a prompt is marked without being asked for. Longer prompts are computed, and stored, in steps of
-    `prefill_chunk`. A provider sends requests whose first `head` tokens and key agree to one machine, `rate` of them a
-    minute, and the others to further ones. `formats` and `models` are the logs that show this provider, `instead` the
-    engines that hold for some of its models. The rule of a `usage_only` provider is not known well enough to be
-    simulated. `facts` holds the same with sources.
+    `prefill_chunk`. A server of slots has `slots` of them (None: its default). A provider sends requests whose first
+    `head` tokens and key agree to one machine, `rate` of them a minute, and the others to further ones. `formats` and
+    `models` are the logs that show this provider, `instead` the engines that hold for some of its models. The rule of a
+    `usage_only` provider is not known well enough to be simulated. `facts` holds the same with sources.
     """
 
     name: str
@@ -75,6 +75,7 @@ class Engine:
     prefill_chunk: int | None = None
     rate: int | None = None
     head: int = 1
+    slots: int | None = None
 
     def with_granularity(self, tokens: int | None) -> Engine:
         """Give the same engine with another block or page size; None changes nothing, below 1 is a UsageError."""

@@ -12,6 +12,7 @@ from typing import Any
 from prefixlint.errors import UsageError
 from prefixlint.reports import Look
 from prefixlint.reports import _markdown_check as of_check
+from prefixlint.reports import _markdown_verify as of_verify
 from prefixlint.reports._markup import block, code, details, fitted, prose, table
 from prefixlint.reports._terminal import count, percent
 from prefixlint.reports.json import as_json
@@ -32,10 +33,11 @@ def analysis(result: Analysis, look: Look) -> str:  # noqa: ARG001 - markdown lo
 
 
 def document(saved: Json) -> str:
-    """Render a result as `--format json` wrote it, of analyze or check; UsageError for another one."""
+    """Render a result as `--format json` wrote it, of analyze, check or verify; UsageError for another one."""
     known: dict[str, Callable[[Json], str]] = {
         "prefixlint.analyze/1": _analysis,
         "prefixlint.check/1": of_check.document,
+        "prefixlint.verify/1": of_verify.document,
     }
     render = known.get(str(saved.get("schema")))
     if render is None:

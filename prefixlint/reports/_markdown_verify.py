@@ -1,0 +1,46 @@
+"""A verification as markdown, for a comment or a job's summary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from prefixlint import runs
+from prefixlint.reports import _verify
+from prefixlint.reports._markup import fitted, prose, table
+from prefixlint.runs import Verification
+from prefixlint.wording import many
+
+_MARK = "<!-- prefixlint verify -->"
+
+
+def document(saved: Mapping[str, Any]) -> str:
+    """Render a result as `verify --format json` wrote it: verdict, table, what differs and why."""
+    result = runs.from_json(dict(saved))
+    must = [_MARK, f"### {prose(_verify.verdict(result))}", prose(_verify.what(result)), _table(result)]
+    may = [
+        "\n".join(f"- {prose(line)}" for line in lines) for lines in ([*_apart(result)], [*_failed(result)]) if lines
+    ]
+    end = [f"<sub>{prose(' '.join(_verify.sentences(result)), 4_000)}</sub>"]
+    return fitted([part for part in must if part], may, end, "_More is in the JSON of this result._")
+
+
+def _table(result: Verification) -> str:
+    if not result.runs:
+        return ""
+    head, *cells = _verify.rows(result)
+    return table(head, cells, "<" + ">" * (len(head) - 1))
+
+
+def _apart(result: Verification) -> Iterator[str]:
+    yield from _verify.reasons(result)
+
+
+def _failed(result: Verification) -> Iterator[str]:
+    if result.ended is not None:
+        yield result.ended
+    for run in result.runs:
+        if run.errors:
+            yield f"{run.cache} run: failed: {', '.join(f'{number:,} {slug}' for slug, number in run.errors.items())}"
+    for left in result.left:
+        yield f"left out: {many(left.requests, 'request')}: {left.message} ({left.path}, line {left.line})"

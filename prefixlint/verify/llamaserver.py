@@ -1,0 +1,43 @@
+"""A program of its own: llama.cpp's server, as `xllamacpp` carries it, set so that its cache can be predicted.
+
+`python llamaserver.py --model FILE.gguf --port N`. One slot holds one sequence, nothing is kept beside it on the host,
+and one core is left to the client, since llama.cpp's threads wait for one another without yielding.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import threading
+
+
+def main() -> None:
+    """Serve until the process is ended."""
+    options = argparse.ArgumentParser()
+    options.add_argument("--model", required=True)
+    options.add_argument("--port", type=int, required=True)
+    options.add_argument("--slots", type=int, default=1)
+    options.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    options.add_argument("--context", type=int, default=0, help="0: the model's own")
+    options.add_argument("--host-cache", type=int, default=0, help="MiB")
+    given = options.parse_args()
+
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = given.model
+    params.hostnames = ["127.0.0.1"]
+    params.port = given.port
+    params.n_parallel = given.slots
+    params.n_ctx = given.context
+    params.cache_ram_mib = given.host_cache
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = given.threads
+    params.endpoint_metrics = True
+    params.ui = False
+    server = xllamacpp.Server(params)  # must live as long as it is to answer
+    threading.Event().wait()
+    del server
+
+
+if __name__ == "__main__":
+    main()
