@@ -22,7 +22,9 @@ def document(saved: Mapping[str, Any]) -> str:
         "\n".join(f"- {prose(line)}" for line in lines) for lines in ([*_apart(result)], [*_failed(result)]) if lines
     ]
     end = [f"<sub>{prose(' '.join(_verify.sentences(result)), 4_000)}</sub>"]
-    return fitted([part for part in must if part], may, end, "_More is in the JSON of this result._")
+    return fitted(
+        [part for part in must if part], [part for part in may if part], end, "_More is in the JSON of this result._"
+    )
 
 
 def _table(result: Verification) -> str:
@@ -30,10 +32,6 @@ def _table(result: Verification) -> str:
         return ""
     head, *cells = _verify.rows(result)
     return table(head, cells, "<" + ">" * (len(head) - 1))
-
-
-def _apart(result: Verification) -> Iterator[str]:
-    yield from _verify.reasons(result)
 
 
 def _failed(result: Verification) -> Iterator[str]:
