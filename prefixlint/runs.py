@@ -317,7 +317,7 @@ def _built(kind: Any, value: Any) -> Any:
             return None
         return _built(next(option for option in options if option is not types.NoneType), value)
     if origin is Sequence:
-        if not isinstance(value, list):
+        if not isinstance(value, list | tuple):
             raise TypeError(f"a list is missing, there is {type(value).__name__}")
         return [_built(typing.get_args(kind)[0], item) for item in value]
     if dataclasses.is_dataclass(kind):

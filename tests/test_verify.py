@@ -180,21 +180,11 @@ def test_texts_of_prompts_are_written_only_when_asked_for(tmp_path):
     with FakeEngine(shift=1) as engine:
         for form in ("json", "markdown", "html", "text"):
             out = tmp_path / f"out.{form}"
-            arguments = [
-                "verify",
-                str(log),
-                "--url",
-                engine.url,
-                "--model",
-                str(folder),
-                "--format",
-                form,
-                "-o",
-                str(out),
-            ]
-            assert CliRunner().invoke(main, arguments, catch_exceptions=False).exit_code == 1
+            arguments = ["verify", str(log), "--url", engine.url, "--model", str(folder), "--format", form]
+            done = CliRunner().invoke(main, [*arguments, "-o", str(out)], catch_exceptions=False)
+            assert done.exit_code == 1, done.output
             assert secret not in out.read_text()
-        CliRunner().invoke(main, [*arguments, "--with-text"], catch_exceptions=False)
+        CliRunner().invoke(main, [*arguments, "-o", str(out), "--with-text"], catch_exceptions=False)
         assert secret in out.read_text()
 
 

@@ -18,9 +18,8 @@ def document(saved: Mapping[str, Any]) -> str:
     """Render a result as `verify --format json` wrote it: verdict, table, what differs and why."""
     result = runs.from_json(dict(saved))
     must = [_MARK, f"### {prose(_verify.verdict(result))}", prose(_verify.what(result)), _table(result)]
-    may = [
-        "\n".join(f"- {prose(line)}" for line in lines) for lines in ([*_apart(result)], [*_failed(result)]) if lines
-    ]
+    listed = (_verify.reasons(result), _failed(result))
+    may = ["\n".join(f"- {prose(line)}" for line in lines) for lines in listed]
     end = [f"<sub>{prose(' '.join(_verify.sentences(result)), 4_000)}</sub>"]
     return fitted(
         [part for part in must if part], [part for part in may if part], end, "_More is in the JSON of this result._"

@@ -176,9 +176,9 @@ def _table(result: Verification, style: Style, width: int) -> list[str]:
     if not result.runs:
         return []
     cells = rows(result)
-    lines = table(cells, align="<" + ">" * (len(rows[0]) - 1), width=width)
+    lines = table(cells, align="<" + ">" * (len(cells[0]) - 1), width=width)
     lines[0] = style.bold(lines[0])
-    for number, row in enumerate(rows):
+    for number, row in enumerate(cells):
         if row[0] in ("TTFT P50", "hit rate, measured"):
             lines[number] = style.bold(lines[number])
     return lines
