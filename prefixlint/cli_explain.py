@@ -13,7 +13,18 @@ from prefixlint import cliparts, console
 from prefixlint.errors import NoInputError, UsageError
 
 
-@click.command(short_help="One request: its tokens, its hits, what it should have matched.")
+_HELD = "\0"  # no argument can hold it
+
+
+class _Placed(click.Command):
+    """A command whose argument may be `-#5`, a line of standard input, which looks like an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep such an argument from being read as an option."""
+        return super().parse_args(ctx, [_HELD + arg if arg.startswith("-#") else arg for arg in args])
+
+
+@click.command(cls=_Placed, short_help="One request: its tokens, its hits, what it should have matched.")
 @click.argument("place", metavar="LOG#LINE")
 @cliparts.prompt_options
 @cliparts.limit_options
@@ -32,7 +43,7 @@ def explain(place: str, **settings: Any) -> None:
     from prefixlint import reports
     from prefixlint.reports import _explain
 
-    path, line, part = _place(place)
+    path, line, part = _place(place.removeprefix(_HELD))
     if cliparts.is_named(settings["capacity"]):
         raise UsageError("--capacity is a number of tokens here", slug="bad-capacity", hint="like 400000 or 400k")
     options = replace(

@@ -24,7 +24,7 @@ def measured(earlier: Request, later: Request, options: Options) -> tuple[Tokens
         replace(request, part=part, time=None, usage=None, latency=None, replica=None)
         for part, request in enumerate((earlier, later))
     ]
-    options = replace(options, engines=options.engines or _asked(pair), why=0, order=None)
+    options = replace(options, engines=options.engines or _asked(pair), why=len(pair), what_if=(), order=None)
     seen: list[tuple[Material, Account]] = []
     watch = Watch(on_account=lambda material, account: seen.append((material, account)))
     try:
@@ -83,4 +83,6 @@ def _tokens(material: Material, account: Account, counted: str, *, exact: bool) 
     if parted is None:
         return Tokens(earlier, later, None, min(earlier, later), 0, counted, exact)
     _, _, token, behind = parted
+    if 1 in account.pairs:  # a rule knows what parts them, and so what would be served without it
+        behind = int(account.lost[1])
     return Tokens(earlier, later, token, token, behind, counted, exact)

@@ -165,6 +165,8 @@ def _analyze(log: _Log, options: Options, watch: Watch) -> Analysis:
         options = replace(options, limits=replace(options.limits, capacity=server.capacity))
     # The GPUs' pool differs between engines; any number stands for it here.
     bounded.check(replace(options.limits, capacity=1) if server.auto else options.limits)
+    if watch.on_fixed is not None:
+        log.check_writable()
     run = _read(log, options, files, watch, chosen=chosen, machine=server)
     return _conclude(run, options, chosen, watch, log)
 
@@ -176,7 +178,11 @@ class _Log(Protocol):
 
     def again(self, wanted: Iterable[tuple[str, int, int]]) -> Iterator[Request]: ...
 
-    def fixed(self, body_of: Callable[[tuple[str, int, int]], Any | None]) -> Iterator[bytes]: ...
+    def check_writable(self) -> None: ...
+
+    def fixed(
+        self, body_of: Callable[[tuple[str, int, int]], Any | None], on_lost: Callable[[Skip], None]
+    ) -> Iterator[bytes]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +200,20 @@ class _Files:
     def again(self, wanted: Iterable[tuple[str, int, int]]) -> Iterator[Request]:
         return logs.fetch(self.paths, wanted, log_format=self.log_format, stdin=self.stdin, index=self.index)
 
-    def fixed(self, body_of: Callable[[tuple[str, int, int]], Any | None]) -> Iterator[bytes]:
-        return logs.rewritten(self.paths, body_of, log_format=self.log_format, stdin=self.stdin, index=self.index)
+    def check_writable(self) -> None:
+        logs.check_writable(self.paths, log_format=self.log_format, stdin=self.stdin, index=self.index)
+
+    def fixed(
+        self, body_of: Callable[[tuple[str, int, int]], Any | None], on_lost: Callable[[Skip], None]
+    ) -> Iterator[bytes]:
+        return logs.rewritten(
+            self.paths,
+            body_of,
+            log_format=self.log_format,
+            stdin=self.stdin,
+            index=self.index,
+            on_lost=on_lost,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +230,14 @@ class _Held:
         places = set(wanted)
         return (request for request in self.requests if (request.path, request.line, request.part) in places)
 
-    def fixed(self, body_of: Callable[[tuple[str, int, int]], Any | None]) -> Iterator[bytes]:
-        del body_of
+    def check_writable(self) -> None:
         raise UsageError("requests in memory are no log to be written", slug="not-writable")
+
+    def fixed(
+        self, body_of: Callable[[tuple[str, int, int]], Any | None], on_lost: Callable[[Skip], None]
+    ) -> Iterator[bytes]:
+        del body_of, on_lost
+        return iter(())
 
 
 def _read(
@@ -426,9 +449,16 @@ def _write_fixed(
         study.keep = spool.put
         done = _what_if(study, analysis, options, timed=timed)
         where = {study.material.table.where(row): row for row in spool.rows() if row not in study.unchanged}
-        for line in log.fixed(lambda place: spool.get(where[place]) if place in where else None):
+        lost: list[int] = []
+        fixed = log.fixed(
+            lambda place: spool.get(where[place]) if place in where else None, lambda skip: lost.append(skip.line)
+        )
+        for line in fixed:
             write(line)
-    return done
+    if not lost:
+        return done
+    text = f"{many(len(lost), 'line')} that cannot be read (the first is {lost[0]:,}) left out of the written log"
+    return replace(done, notes=[*done.notes, Note("write-fixed-lost", text)])
 
 
 def _findings(run: _Run, order: np.ndarray, options: Options, log: _Log, redactor: redact.Redactor) -> list[LogFinding]:

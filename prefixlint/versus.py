@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from prefixlint import saved
+from prefixlint import redact, saved
 from prefixlint.errors import UsageError
 from prefixlint.model import MissCause
 from prefixlint.reports.json import as_json
@@ -20,6 +20,7 @@ from prefixlint.trends import CauseMoved, Explained, FamilyMoved, Moved, Versus
 
 SCHEMA = "prefixlint.analyze/1"
 _NUMBER = re.compile(r"\d+")
+_LABEL = re.compile(r"<([a-z]+):[0-9a-f]+>")  # a mask of `redact`; what follows the kind is another one in each run
 _SAME = 0.002  # of the prompt tokens; a cause that moved by less is the same
 _WORTH = 0.1  # of a rate's move: what moved it by less is not named
 _MOSTLY = 0.5  # of a move, from which on it is the families' mix and not what happens within them
@@ -50,6 +51,8 @@ def compare(old: Json, new: Analysis, name: str) -> Versus:
     rates = {engine: Moved(_rate(old, engine), _rate(now, engine)) for engine in engines}
     if old.get("reported") or now["reported"]:
         rates["reported"] = Moved(_number(old.get("reported"), "hit_rate"), _number(now["reported"], "hit_rate"))
+    if _is_masked(old) or _is_masked(now):
+        old, now = _masked(old), _masked(now)
     families = _families(old, now, engines)
     causes = sorted(_causes(old, now, engines), key=lambda cause: -_weight(cause))
     reasons = {
@@ -73,6 +76,35 @@ def _rate(result: Json, engine: str) -> float | None:
 
 def _total(result: Json) -> float:
     return _number(result.get("tokens"), "prompt") or 0.0
+
+
+def _names(result: Json) -> Iterator[str]:
+    """Give what of a result says what is the same in another: names of families, paths of causes."""
+    yield from (str(family.get("name")) for family in result["families"])
+    yield from (_path(finding) for finding in result["findings"])
+
+
+def _is_masked(result: Json) -> bool:
+    return any(_LABEL.search(name) for name in _names(result))
+
+
+def _masked(result: Json) -> Json:
+    """Give a result in which personal values are masked by their kinds alone, so that two runs agree on them."""
+    redactor = redact.shown(personal=True, salt=b"")
+
+    def plain(text: str) -> str:
+        return _LABEL.sub(r"<\1>", redactor.text(text))
+
+    return {
+        **result,
+        "families": [{**family, "name": plain(str(family.get("name")))} for family in result["families"]],
+        "findings": [{**finding, "at": {"path": plain(_path(finding))}} for finding in result["findings"]],
+    }
+
+
+def _path(finding: Json) -> str:
+    at = finding.get("at")
+    return str(at.get("path", "")) if isinstance(at, Mapping) else ""
 
 
 def _by_family(result: Json) -> dict[Key, Json]:
@@ -105,9 +137,7 @@ def _family_rate(family: Json | None, engine: str) -> float | None:
 
 def _cause(finding: Json) -> tuple[str, str]:
     """Give what stays of a cause from one log to another: its rule, and its place without the numbers of messages."""
-    at = finding.get("at")
-    path = str(at.get("path", "")) if isinstance(at, Mapping) else ""
-    return str(finding.get("rule")), _NUMBER.sub("*", path)
+    return str(finding.get("rule")), _NUMBER.sub("*", _path(finding))
 
 
 def _causes(old: Json, now: Json, engines: Sequence[str]) -> Iterator[CauseMoved]:

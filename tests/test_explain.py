@@ -100,6 +100,36 @@ def test_standard_input(log):
     assert (found["path"], found["expected"]["line"], found["expected"]["diverged_at"]["rule"]) == ("-", 1, "PFX101")
 
 
+def test_a_line_of_standard_input_needs_no_mark_before_it(log):
+    done = CliRunner().invoke(main, ["explain", "-#2", "--format", "json"], input=log.read_bytes())
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["line"] == 2
+    wrong = CliRunner().invoke(main, ["explain", "-#x"], input=log.read_bytes())
+    assert wrong.exit_code == 2
+    assert "-#x names no request" in wrong.stderr
+
+
+def tool(name):
+    parameters = {"type": "object", "properties": {"q": {"type": "string"}}}
+    told = f"does {name} for the desk and tells what it found there"
+    return {"type": "function", "function": {"name": name, "description": told, "parameters": parameters}}
+
+
+def test_tools_in_another_order_are_as_much_behind_for_diff_as_for_explain(tmp_path):
+    names = ["alpha", "bravo", "charlie", "delta", "echo"]
+    orders = [names, [names[i] for i in (2, 0, 1, 4, 3)]]
+    path = tmp_path / "log.jsonl"
+    rows = [request(RULES, "which crate?", tools=[tool(name) for name in order]) for order in orders]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    told = shown(f"{path}#2")
+    done = CliRunner().invoke(main, ["diff", f"{path}#1", f"{path}#2", "--format", "json"])
+    assert done.exit_code == 0, done.stderr
+    compared = json.loads(done.stdout)
+    assert compared["shared"]["tokens"]["behind"] == told["expected"]["lost_tokens"] > 0
+    mine, theirs = ({v["engine"]: v["misses"] for v in one["engines"]} for one in (told, compared))
+    assert mine["sglang"] == theirs["sglang"]
+
+
 def test_the_first_request_has_nothing_to_match(log):
     code, out, _ = run(f"{log}#1")
     assert code == 0

@@ -140,3 +140,40 @@ def test_results_with_odd_values_are_survived(tmp_path, old, key, value):
     changed = json.loads(old.read_text()) | {key: value}
     (tmp_path / "odd.json").write_text(json.dumps(changed))
     assert against(tmp_path, tmp_path / "odd.json", [plain(n) for n in range(10)])["with"]
+
+
+PEOPLE = ("ana.lee@mail.example", "bo.berg@mail.example")
+
+
+def for_people(n):
+    return chat(f"You write to {PEOPLE[0]} of the harbour office. " + RULES, f"how heavy is {n * 7919}?")
+
+
+@pytest.mark.parametrize("old_masked", [True, False])
+@pytest.mark.parametrize("new_masked", [True, False])
+def test_families_are_the_same_where_personal_values_are_masked(old_masked, new_masked, tmp_path):
+    """Labels differ between runs, and a label is not the value that it stands for."""
+    rows = [for_people(n) for n in range(20)] + [poem(n) for n in range(20)]
+    log = tmp_path / "old.jsonl"
+    log.write_text("\n".join(map(json.dumps, rows)))
+    saved = tmp_path / "old.json"
+    masked = ("--redact",) if old_masked else ()
+    assert invoke(log, "--format", "json", "-o", saved, *masked).exit_code == 0
+    assert (PEOPLE[0] in saved.read_text()) is not old_masked
+    found = against(tmp_path, saved, rows, *(("--redact",) if new_masked else ()))
+    assert len(found["families"]) == 2
+    for family in found["families"]:
+        assert family["share"]["before"] == pytest.approx(family["share"]["after"])
+        assert family["engines"]["sglang"]["change"] == pytest.approx(0)
+    if old_masked or new_masked:
+        assert PEOPLE[0] not in json.dumps(found)
+        assert any("<email>" in family["name"] for family in found["families"])
+
+
+def test_without_masks_families_of_two_people_are_two(tmp_path):
+    def rows(number):
+        return [chat(f"You write to {PEOPLE[number]}. " + (RULES, OTHER)[number], f"{n * 7919}?") for n in range(9)]
+
+    old = save(tmp_path, "old", rows(0))
+    found = against(tmp_path, old, rows(0) + rows(1))
+    assert sorted(family["name"].split()[3] for family in found["families"]) == [f"{name}." for name in PEOPLE]

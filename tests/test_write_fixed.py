@@ -295,6 +295,52 @@ def test_what_cannot_be_written_back_is_refused_and_nothing_is_left(text, says, 
     assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith(".")) == []
 
 
+def test_a_format_that_cannot_be_written_back_is_refused_before_the_log_is_read(tmp_path, monkeypatch):
+    path = tmp_path / "log.csv"
+    path.write_text(json.dumps(bodies(), indent=1))
+
+    def read(*_given, **_more):
+        raise AssertionError("the log was read")
+
+    monkeypatch.setattr(pipeline, "_read", read)
+    with pytest.raises(UsageError, match="JSON lines"):
+        fixed([path], tmp_path / "out.jsonl")
+    good = write(tmp_path / "log.jsonl", bodies())
+    with pytest.raises(AssertionError, match="the log was read"):
+        fixed([good], tmp_path / "out.jsonl")
+
+
+def test_the_check_leaves_standard_input_to_be_read(tmp_path):
+    path, out = write(tmp_path / "log.jsonl", bodies()), tmp_path / "out.jsonl"
+    ran = CliRunner().invoke(main, ["analyze", "-", "--write-fixed", str(out)], input=path.read_bytes())
+    assert ran.exit_code == 0, ran.stderr
+    assert len(out.read_text().splitlines()) == len(path.read_text().splitlines())
+
+
+def test_lines_that_cannot_be_read_are_kept_or_counted(tmp_path):
+    lines = [json.dumps(body) for body in bodies(size=60)]
+    lines[4:4] = ["== restarted at 09:10 =="]
+    lines[9:9] = [lines[9][:200]]
+    path, out = tmp_path / "log.jsonl", tmp_path / "out.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    result = fixed([path], out)
+    written = out.read_text().splitlines()
+    assert written[4] == "== restarted at 09:10 =="
+    assert len(written) == len(lines) - 1
+    (note,) = [n.message for n in result.notes if n.slug == "write-fixed-lost"]
+    assert note == "1 line that cannot be read (the first is 10) left out of the written log"
+
+
+def test_a_folder_may_hold_other_files(tmp_path):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    write(folder / "log.jsonl", bodies(size=60))
+    (folder / "notes.md").write_text("# What this is\n\nLogs of one day.\n")
+    out = tmp_path / "out.jsonl"
+    fixed([folder], out)
+    assert len(out.read_text().splitlines()) == 60
+
+
 def test_a_record_that_would_be_read_otherwise_is_refused():
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
     request = Request("a", 1, None, "openai-chat", body=body)

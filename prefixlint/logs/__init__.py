@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 RecordKind = Literal["json", "text", "csv"]
 
+_CHECKED = 1_000  # records of a file among which a request shows whether it can be written back
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -159,15 +161,30 @@ def rewritten(
     log_format: str | None = None,
     stdin: BinaryIO | None = None,
     index: Index,
+    on_lost: Callable[[Skip], None] | None = None,
 ) -> Iterator[bytes]:
     """Write logs again, line by line in their own format, with other bodies where `body_of` (path, line, part) has one.
 
-    Raises UsageError, which names the format, where a body cannot be written back.
+    `on_lost` gets the lines that cannot be read and so are not written. Raises UsageError, which names the format,
+    where a body cannot be written back.
     """
     from prefixlint.logs import _detect, _read, _write
 
     only = None if log_format is None else _detect.named(log_format)
-    return _write.lines(_read.records(_read.unique(paths), only, stdin, index), body_of)
+    return _write.lines(_read.records(_read.unique(paths), only, stdin, index), body_of, on_lost)
+
+
+def check_writable(
+    paths: Iterable[str], *, log_format: str | None = None, stdin: BinaryIO | None = None, index: Index
+) -> None:
+    """Raise UsageError, as `rewritten` would, where the first request of a file cannot be written back."""
+    from itertools import islice
+
+    from prefixlint.logs import _detect, _read, _write
+
+    only = None if log_format is None else _detect.named(log_format)
+    for item in _read.unique(paths):
+        _write.check(islice(_read.records([item], only, stdin, index), _CHECKED))
 
 
 def new_index() -> Index:

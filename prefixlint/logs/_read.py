@@ -6,7 +6,7 @@ import io
 import os
 from array import array
 from bisect import bisect_left
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, cast
@@ -182,16 +182,18 @@ def _read_records(
 
 def records(
     inputs: list[_io.Input | _io.Missing], only: Format | None, stdin: BinaryIO | None, index: Index
-) -> Iterator[tuple[str, str, _records.Raw, list[Request | Skip]]]:
-    """Read all inputs again, record by record: path, layout (see `_records`), record, and what the record holds."""
+) -> Iterator[tuple[str, str, _records.Raw | None, list[Request | Skip]]]:
+    """Read all inputs again, record by record: path, layout (see `_records`), record, and what the record holds.
+
+    The record is None where what is told belongs to none, as with a line that cannot be read. Inputs that cannot be
+    opened are left out.
+    """
     for item in inputs:
         if isinstance(item, _io.Missing):
             continue
-        with _io.open_raw(item.path, stdin, index.spools) as raw:
+        with suppress(OSError), _io.open_raw(item.path, stdin, index.spools) as raw:
             for layout, record, results in _read_records(item, only, raw, None, index):
-                found = list(results)
-                if record is not None:
-                    yield item.path, layout, record, found
+                yield item.path, layout, record, list(results)
 
 
 def _safely(path: str, line: int, give: Callable[[], Iterable[Request | Skip]]) -> Iterator[Request | Skip]:

@@ -24,6 +24,10 @@ _USAGE = frozenset({"usage", "usageMetadata", "usage_metadata", "timings", "toke
 _KEYS = ("cache_salt", "prompt_cache_key")  # what separates caches and stands in a body
 _AROUND = (*_KEYS, *_fields.PARAMS)
 _DEPTH = 8
+_ELSEWHERE = "its request body does not stand in the record as it was sent"
+
+Records = tuple[str, str, Raw | None, list[Request | Skip]]
+"""Path, layout, a record (None: what is found belongs to none), and what it holds; see `_read.records`."""
 
 
 def with_body(request: Request, body: Any) -> Request | None:
@@ -131,29 +135,56 @@ def _without_usage(value: Any, body: Any) -> Any:
     return value
 
 
+def check(records: Iterable[Records]) -> None:
+    """Refuse logs whose format cannot be written back, by the first request of each file; UsageError."""
+    checked: set[str] = set()
+    for path, layout, record, found in records:
+        request = next((item for item in found if isinstance(item, Request)), None)
+        if request is None or path in checked:
+            continue
+        checked.add(path)
+        held = _json_of(path, layout, record, found)
+        if rewritable(request) and replaced(held.value, request.body, request.body) is None:
+            raise _refused(path, held.line, found, _ELSEWHERE)
+
+
 def lines(
-    records: Iterable[tuple[str, str, Raw, list[Request | Skip]]], body_of: Callable[[tuple[str, int, int]], Any | None]
+    records: Iterable[Records],
+    body_of: Callable[[tuple[str, int, int]], Any | None],
+    on_lost: Callable[[Skip], None] | None = None,
 ) -> Iterator[bytes]:
     """Write a log again in its own format, a JSON value a line; `body_of` gives new bodies by path, line and part.
 
+    Text between the lines is written as it stands; `on_lost` gets the lines that cannot be read and are left out.
     UsageError where a body that is to be replaced cannot be written back as its format has it.
     """
     for path, layout, record, found in records:
-        changes = [
-            (request, new)
-            for request in found
-            if isinstance(request, Request) and (new := body_of((request.path, request.line, request.part))) is not None
-        ]
-        if layout != "json" or record.kind != "json":
-            raise _refused(path, record.line, found, "only JSON lines can be written back")
-        value = record.value
+        requests = [item for item in found if isinstance(item, Request)]
+        if not requests and (record is None or layout != "json"):  # a line that was lost, or a file that is no log
+            for skip in found:
+                if isinstance(skip, Skip) and skip.line and record is None and on_lost is not None:
+                    on_lost(skip)
+            continue
+        if record is not None and record.kind == "text" and not requests:
+            yield f"{record.value}\n".encode("utf-8", "surrogateescape")
+            continue
+        held = _json_of(path, layout, record, found)
+        value = held.value
+        changes = [(r, new) for r in requests if (new := body_of((r.path, r.line, r.part))) is not None]
         for request, new in changes:
             value = replaced(value, request.body, new)
             if value is None:
-                raise _refused(path, record.line, found, "its request body does not stand in the record as it was sent")
+                raise _refused(path, held.line, found, _ELSEWHERE)
         if changes:
-            _check(path, record, value, changes)
+            _check(path, held, value, changes)
         yield _dumps(value)
+
+
+def _json_of(path: str, layout: str, record: Raw | None, found: Sequence[Request | Skip]) -> Raw:
+    if record is None or layout != "json" or record.kind != "json":
+        line = found[0].line if record is None else record.line
+        raise _refused(path, line, found, "only JSON lines can be written back")
+    return record
 
 
 def _check(path: str, record: Raw, value: Any, changes: Sequence[tuple[Request, Any]]) -> None:
