@@ -12,7 +12,6 @@ import click
 from prefixlint import cliparts, console
 from prefixlint.errors import NoInputError, UsageError
 
-
 _HELD = "\0"  # no argument can hold it
 
 

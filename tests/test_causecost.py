@@ -40,7 +40,7 @@ def test_losses_and_what_is_unexplained_are_what_diverged(kind, tmp_path):
         diverged = engine.misses[MissCause.DIVERGED]
         assert 0.9 * diverged <= known <= diverged
         line = next(line for line in text.splitlines() if "unexplained" in line and engine.engine in line)
-        numbers = [int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*(?= )", line.partition("tokens: ")[2])]
+        numbers = [int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*(?= )", line.partition(": ")[2])]
         assert numbers == [known, diverged - known, diverged]
 
 

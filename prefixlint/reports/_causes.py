@@ -12,23 +12,25 @@ from prefixlint.reports._terminal import Style, columns, count, percent, shorten
 from prefixlint.results import Analysis, StaticFinding
 from prefixlint.wording import many
 
-_SHOWN = 12
+_SHOWN = 12  # findings in the source
+_TOP = 5  # causes, the most costly ones
 _INDENT = "    "
 
 
-def causes(result: Analysis, style: Style, width: int) -> list[str]:
+def causes(result: Analysis, style: Style, look: Look) -> list[str]:
     """Give the section on causes; nothing where there are none."""
     if not result.findings:
         return []
     lines = [
         style.bold(line)
-        for line in wrap("What breaks the prefix, by tokens computed again for its sake", width, first="")
+        for line in wrap("What breaks the prefix, by tokens computed again for its sake", look.width, first="")
     ]
-    for finding in result.findings[:_SHOWN]:
-        lines += _cause(finding, result, style, width)
-    if len(result.findings) > _SHOWN:
-        lines.append(style.dim(f"and {many(len(result.findings) - _SHOWN, 'more cause')}; all are in --format json"))
-    return lines + [style.dim(line) for text in _sums(result) for line in wrap(text, width)]
+    shown = result.findings if look.verbose else result.findings[:_TOP]
+    for finding in shown:
+        lines += _cause(finding, result, style, look.width)
+    if len(result.findings) > len(shown):
+        lines.append(style.dim(f"  and {many(len(result.findings) - len(shown), 'more cause')}; -v shows them"))
+    return lines + [style.dim(line) for text in _sums(result) for line in wrap(text, look.width)]
 
 
 def _sums(result: Analysis) -> Iterator[str]:
@@ -36,14 +38,14 @@ def _sums(result: Analysis) -> Iterator[str]:
     alike: dict[str, list[str]] = {}
     for engine in result.engines:
         known = sum((finding.tokens_lost or {}).get(engine.engine, 0) for finding in result.findings)
-        diverged, other = engine.misses.get(MissCause.DIVERGED, 0), "seen before, but behind a difference"
+        diverged, other = engine.misses.get(MissCause.DIVERGED, 0), "behind a difference"
         if known > diverged:
             diverged += engine.misses.get(MissCause.NAMESPACE, 0)
             other += " or in another namespace"
         if diverged:
-            text = f"{count(known)} of these causes + {count(diverged - known)} unexplained = {count(diverged)} {other}"
-            alike.setdefault(text, []).append(engine.engine)
-    yield from (f"{', '.join(engines)}, tokens: {text}." for text, engines in alike.items())
+            sum_of = f"{count(known)} tokens of causes + {count(diverged - known)} unexplained = {count(diverged)}"
+            alike.setdefault(f"{sum_of} {other}", []).append(engine.engine)
+    yield from (f"{', '.join(engines)}: {text}." for text, engines in alike.items())
 
 
 def _cause(finding: LogFinding, result: Analysis, style: Style, width: int) -> list[str]:
@@ -67,12 +69,15 @@ def _cause(finding: LogFinding, result: Analysis, style: Style, width: int) -> l
 def _cost(finding: LogFinding, result: Analysis) -> str:
     if finding.masked_by is not None:
         return f"stands behind another cause in {many(finding.requests, 'request')}"
-    parts = [
-        f"{count(lost)} tokens on {engine.engine} ({percent(lost / engine.prompt_tokens)})"
-        for engine in result.engines
-        if engine.prompt_tokens and (lost := (finding.tokens_lost or {}).get(engine.engine)) is not None
-    ]
-    return f"{', '.join(parts) or 'unknown tokens'}, in {many(finding.requests, 'request')}"
+    alike: dict[str, list[str]] = {}
+    for engine in result.engines:
+        lost = (finding.tokens_lost or {}).get(engine.engine)
+        if engine.prompt_tokens and lost is not None:
+            alike.setdefault(f"{count(lost)} tokens ({percent(lost / engine.prompt_tokens)})", []).append(engine.engine)
+    if len(alike) == 1:
+        return f"{next(iter(alike))} in {many(finding.requests, 'request')}"
+    parts = [f"{cost} on {', '.join(engines)}" for cost, engines in alike.items()]
+    return f"{'; '.join(parts) or 'unknown tokens'}, in {many(finding.requests, 'request')}"
 
 
 def _without_values(finding: LogFinding) -> str:

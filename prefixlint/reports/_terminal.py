@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _MIN_CELL = 4  # columns that a cell keeps when its column is cut
+_LEAST_NAME = 26  # columns that the first column keeps before others go into a table of their own
 # Beyond these a time is not a date that people use; such numbers come from broken logs.
 _LAST_TIME = 253_402_300_799
 
@@ -135,6 +136,40 @@ def table(
         excess -= 1
     return [
         " " * indent + "  ".join(_cell(row[i], sizes[i], align[i]) for i in range(len(sizes))).rstrip() for row in rows
+    ]
+
+
+def banded(
+    rows: Sequence[Sequence[str]], *, align: str, width: int, fixed: int, step: int = 1, grow: Sequence[int] = (0,)
+) -> list[list[str]]:
+    """Lay out cells in one table, or in several where its columns do not fit side by side.
+
+    The first `fixed` columns stand in each of them, those of `grow` cut where that helps; the others, `step` of which
+    stay together, are shared out.
+    """
+    sizes = [max(columns(row[i]) for row in rows) for i in range(len(align))]
+    least = [min(size, _LEAST_NAME // len(grow) + 2) if i in grow else size for i, size in enumerate(sizes)]
+    room = width + 2 - sum(2 + size for size in least[:fixed])
+    bands: list[list[int]] = [[]]
+    left = room
+    for start in range(fixed, len(align), step):
+        group = list(range(start, min(start + step, len(align))))
+        needed = sum(2 + sizes[i] for i in group)
+        if bands[-1] and needed > left:
+            bands.append([])
+            left = room
+        bands[-1] += group
+        left -= needed
+    shown = [[*range(fixed), *band] for band in bands]
+    return [
+        table(
+            [[row[i] for i in at] for row in rows],
+            align="".join(align[i] for i in at),
+            width=width,
+            grow=grow,
+            indent=0,
+        )
+        for at in shown
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from prefixlint.reports import Look
 from prefixlint.reports._terminal import Style, moment, percent, shorten, table, visible, wrap
 from prefixlint.reports._times import iso
 from prefixlint.results import Analysis
@@ -14,22 +15,29 @@ _BARS = "▁▂▃▄▅▆▇█"
 _LEAST = 20  # requests from which on a rate over time is shown
 _RELATIVE = 1e8  # seconds; times before it (1973) are a clock that began with the trace, not dates
 _ROWS = 8
+_SERIES = 2  # that are drawn unless more is asked for: an engine's, and what was reported
+_CHANGES = 3  # that are named unless more is asked for
 _STEADY = 0.001  # a rate that moved by less is shown as it is
 _TELLING = 0.005  # of the prompt tokens
 
 
-def over_time(result: Analysis, style: Style, width: int) -> list[str]:
+def over_time(result: Analysis, style: Style, look: Look) -> list[str]:
     """Draw the hit rate over the log, and name the requests at which it changed; nothing for a short log."""
-    found = result.timeline
+    found, width = result.timeline, look.width
     if found is None or len(found.buckets) < 2 or sum(b.requests for b in found.buckets) < _LEAST:
         return []
     lines = [style.bold("Hit rate over the log")]
-    rows = [(name, _sparkline(found.buckets, name), _range(found.buckets, name)) for name in _series(found)]
+    series = _series(found)
+    names = series if look.verbose or len(series) <= _SERIES else [series[0], series[-1]]
+    rows = [(name, _sparkline(found.buckets, name), _range(found.buckets, name)) for name in names]
     lines += table(rows, align="<<<", width=width)
     first, last = found.buckets[0].first, found.buckets[-1]
-    if first.time is not None and first.time > _RELATIVE:
+    if look.verbose and first.time is not None and first.time > _RELATIVE:
         lines.append(style.dim(f"  {moment(first.time)} to {moment(last.end)} UTC"))
-    for change in found.changes:
+    changes = found.changes if look.verbose else found.changes[:_CHANGES]
+    if len(found.changes) > len(changes):
+        lines.append(style.dim(f"  {len(changes)} of {len(found.changes)} changes; -v shows all"))
+    for change in changes:
         lines += _change(change, style, width)
     return lines
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from prefixlint.reports import Look
-from prefixlint.reports._terminal import Style, percent, short_count, table, visible, wrap
+from prefixlint.reports._terminal import Style, banded, percent, short_count, table, visible, wrap
 from prefixlint.results import Analysis, Step, Waterfall
 from prefixlint.wording import many
 
@@ -30,9 +30,10 @@ def gains(result: Analysis, style: Style, look: Look) -> list[str]:
     title = "What fixing gives, from what was served" if fixed else "From what was served to the ceiling"
     heads = [cell for one in whole for cell in (("alone", one.engine) if fixed else (one.engine,))]
     rows = [(title, *heads), *_steps(result, whole, alone=fixed)]
-    lines = table(rows, align="<" + ">" * len(heads), width=look.width, indent=0)
+    bands = banded(rows, align="<" + ">" * len(heads), width=look.width, fixed=1, step=2 if fixed else 1)
+    lines = [line for band in bands for line in (style.bold(band[0]), *band[1:])]
     notes = [style.dim(line) for line in wrap(_explained(whole[0]), look.width)] if fixed else []
-    return [style.bold(lines[0]), *lines[1:], *refused, *notes, *_families(result, style, look)]
+    return [*lines, *refused, *notes, *(_families(result, style, look) if look.verbose else [])]
 
 
 def _steps(result: Analysis, whole: Sequence[Waterfall], *, alone: bool) -> Iterator[tuple[str, ...]]:
@@ -54,8 +55,8 @@ def _steps(result: Analysis, whole: Sequence[Waterfall], *, alone: bool) -> Iter
 
 
 def _explained(one: Waterfall) -> str:
-    text = "alone: points of hit rate that a fix gives by itself; prompts keep every value, told in the newest message."
-    return f"{text} Still lost after all of them: {short_count(one.lost_tokens)} tokens." if one.lost_tokens else text
+    text = "alone: points that a fix gives by itself; every value stays"
+    return f"{text}. Still lost: {short_count(one.lost_tokens)} tokens." if one.lost_tokens else f"{text}."
 
 
 def _points(after: float | None, before: float | None) -> str:

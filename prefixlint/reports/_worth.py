@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from prefixlint.reports import Look
 from prefixlint.reports._terminal import Style, percent, short_count, table, wrap
 from prefixlint.results import Analysis, CapacityPoint, Curves, PoolSize, QueueEffect, Saving
 
@@ -98,8 +99,9 @@ def _queue(effect: QueueEffect) -> dict[str, Any]:
     }
 
 
-def memory(result: Analysis, style: Style, width: int) -> list[str]:
+def memory(result: Analysis, style: Style, look: Look) -> list[str]:
     """Show the capacity curves with their knees, and what lifetimes and replicas do."""
+    width = look.width
     sizes = [size for size in result.curves.sizes if size.knee is not None]
     if not sizes:
         return []
@@ -115,14 +117,15 @@ def memory(result: Analysis, style: Style, width: int) -> list[str]:
             tokens, rate, curve = size.simulated
             text = f"{size.engine} with {short_count(tokens)} tokens"
             lines += wrap(f"{text}: {percent(rate)} simulated, {percent(curve)} by the curve", width)
-        if size.direct:
+        if size.direct and look.verbose:
             pairs = (f"{short_count(n)} {percent(rate)} (curve {percent(curve)})" for n, rate, curve in size.direct)
             lines += wrap(f"{size.engine} itself, simulated: {', '.join(pairs)}", width)
         if host := [p for p in result.curves.host if p.engine == size.engine]:
             tiers = ", ".join(f"{short_count(p.host_tokens)} {percent(p.hit_rate)}" for p in host)
             lines += wrap(f"{size.engine} with a tier on the host of so many tokens: {tiers}", width)
-    for text in (_lifetimes(result, sizes[0].engine), _replicas(result, sizes[0].engine)):
-        lines += wrap(text, width) if text else []
+    if look.verbose:
+        for text in (_lifetimes(result, sizes[0].engine), _replicas(result, sizes[0].engine)):
+            lines += wrap(text, width) if text else []
     methods = "; ".join(dict.fromkeys(f"{size.engine}: {size.method}" for size in sizes))
     if sampled:
         methods += f"; standard error up to {percent(max(sampled.values()))}"

@@ -13,6 +13,7 @@ from prefixlint.reports._causes import causes, in_source
 from prefixlint.reports._misses import WORDS
 from prefixlint.reports._terminal import (
     Style,
+    banded,
     columns,
     count,
     duration,
@@ -41,7 +42,6 @@ from prefixlint.results import (
 from prefixlint.wording import many
 
 _FAMILIES = 8
-_PREFIXES = 5
 _SKIPPED = 5
 _MODELS = 3
 _NAME = 40  # columns that the name of a file or model gets at least
@@ -56,24 +56,24 @@ def analysis(result: Analysis, look: Look) -> str:
     style = Style(look.color)
     parts = [
         _head(result, style, look.width),
-        _rates(result, style, look.width),
+        _rates(result, style, look),
         against(result, style, look.width),
         _likely(result, style, look.width),
         _misses(result, style, look.width),
-        causes(result, style, look.width),
+        causes(result, style, look),
         in_source(result, style, look),
         gains(result, style, look),
-        over_time(result, style, look.width),
+        over_time(result, style, look),
         _groups(result, style, look),
         _families(result, style, look),
         _prefixes(result, style, look),
-        memory(result, style, look.width),
+        memory(result, style, look),
         worth(result, style, look.width),
         advice(result, style, look.width),
         _counting(result, style, look),
         _notes(result, style, look.width),
         _skipped(result, style, look),
-        _next(result, style, look.width),
+        _next(result, style, look),
     ]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
@@ -103,7 +103,8 @@ def _span(result: Analysis) -> str:
     return f", {moment(result.input.start)} to {moment(result.input.end)} UTC, in {result.input.order} order"
 
 
-def _rates(result: Analysis, style: Style, width: int) -> list[str]:
+def _rates(result: Analysis, style: Style, look: Look) -> list[str]:
+    width = look.width
     rows = [("What the prefix cache", "hit rate", "cached tokens", "requests without a hit")]
     if result.reported is not None:
         rows.append(_reported_row(result.reported))
@@ -118,9 +119,11 @@ def _rates(result: Analysis, style: Style, width: int) -> list[str]:
         unlimited = all(e.capacity_tokens is None and e.replicas == 1 and e.ttl_s is None for e in result.engines)
         text = "hit rate = cached / prompt tokens"
         if unlimited:
-            text += "; unlimited cache, requests one after the other"
-        means = ", ".join(f"{e.engine} {percent(e.hit_rate_mean)}" for e in result.engines)
-        lines += [style.dim(line) for line in wrap(f"{text}. Mean of the requests' own rates: {means}.", width)]
+            text += ", of an unlimited cache" + ("; requests one after the other" if look.verbose else "")
+        if look.verbose:
+            means = ", ".join(f"{e.engine} {percent(e.hit_rate_mean)}" for e in result.engines)
+            text += f". Mean of the requests' own rates: {means}"
+        lines += [style.dim(line) for line in wrap(f"{text}.", width)]
         if not unlimited:
             lines += [style.dim(line) for line in wrap(f"limits: {_limits(result.engines)}.", width)]
     return lines
@@ -185,8 +188,8 @@ def _misses(result: Analysis, style: Style, width: int) -> list[str]:
         return []
     rows = [("Computed again, tokens", *(e.engine for e in engines))]
     rows += [(WORDS[c], *(_tokens_share(e.misses.get(c, 0), e.prompt_tokens) for e in engines)) for c in causes]
-    lines = table(rows, align="<" + ">" * len(engines), width=width, indent=0)
-    return [style.bold(lines[0]), *lines[1:]]
+    bands = banded(rows, align="<" + ">" * len(engines), width=width, fixed=1)
+    return [line for lines in bands for line in (style.bold(lines[0]), *lines[1:])]
 
 
 def _tokens_share(tokens: int, total: int) -> str:
@@ -200,8 +203,8 @@ def _groups(result: Analysis, style: Style, look: Look) -> list[str]:
     rows = [(*map(visible, result.by), "requests", "tokens", "reported", *engines)]
     rows += [_group_row(g, engines) for g in result.groups[: _most(_GROUPS, look)]]
     align = "<" * len(result.by) + ">" * (3 + len(engines))
-    lines = table(rows, align=align, width=look.width, grow=range(len(result.by)), indent=0)
-    lines[0] = style.bold(lines[0])
+    bands = banded(rows, align=align, width=look.width, fixed=len(result.by) + 3, grow=range(len(result.by)))
+    lines = [line for band in bands for line in (style.bold(band[0]), *band[1:])]
     if len(result.groups) > _most(_GROUPS, look):
         lines.append(style.dim(f"and {many(len(result.groups) - _GROUPS, 'more group')}; all are in --format json"))
     return lines
@@ -224,20 +227,22 @@ def _families(result: Analysis, style: Style, look: Look) -> list[str]:
     if not result.families:
         return []
     engines = [e.engine for e in result.engines]
-    rows = [("Families, by tokens lost", "requests", "tokens", "lost", *engines, "ceiling")]
+    rows = [("Families, by tokens lost", "requests", "tokens", "lost", "ceiling", *engines)]
     shown = result.families[: _most(_FAMILIES, look)]
     rows += [_family_row(f, engines, result.prompt_tokens) for f in shown]
-    laid = table(rows, align="<" + ">" * (len(rows[0]) - 1), width=look.width, indent=0)
-    lines = [style.bold(laid[0])]
-    for line, family in zip(laid[1:], shown, strict=True):
+    first, *others = banded(rows, align="<" + ">" * (len(rows[0]) - 1), width=look.width, fixed=5)
+    lines = [style.bold(first[0])]
+    for line, family in zip(first[1:], shown, strict=True):
         lines.append(line)
-        for place in family.spans[: _most(1, look)]:
+        for place in family.spans if look.verbose else ():
             lines += _place(place, family, style, look.width)
+    if look.verbose:
+        lines += [line for band in others for line in (style.bold(band[0]), *band[1:])]
     if len(result.families) > _most(_FAMILIES, look):
         rest = result.families[_most(_FAMILIES, look) :]
         requests = many(sum(f.requests for f in rest), "request")
         lines.append(style.dim(f"and {many(len(rest), 'more family', 'more families')} with {requests}"))
-    if any(f.lost_tokens for f in result.families):
+    if look.verbose and any(f.lost_tokens for f in result.families):
         text = "lost: seen before, but behind a difference; ceiling: the hit rate if nothing were lost."
         lines += [style.dim(line) for line in wrap(text, look.width)]
     return lines
@@ -248,7 +253,7 @@ def _family_row(family: Family, engines: list[str], total: int) -> tuple[str, ..
     ceilings = [e.ceiling for e in family.engines.values() if e.ceiling is not None]
     share = percent(family.prompt_tokens / total if total else None)
     ceiling = percent(max(ceilings)) if ceilings else "unknown"
-    return visible(family.name), count(family.requests), share, short_count(family.lost_tokens), *rates, ceiling
+    return visible(family.name), count(family.requests), share, short_count(family.lost_tokens), ceiling, *rates
 
 
 def _place(place: VolatilePlace, family: Family, style: Style, width: int) -> list[str]:
@@ -274,12 +279,10 @@ def excerpt_lines(excerpt: Excerpt, width: int, style: Style) -> list[str]:
 
 
 def _prefixes(result: Analysis, style: Style, look: Look) -> list[str]:
-    if not result.shared_prefixes:
+    if not result.shared_prefixes or not look.verbose:
         return []
     rows = [("tokens", "requests", "Largest shared prefixes end with")]
-    rows += [
-        (count(s.tokens), count(s.requests), visible(s.text)) for s in result.shared_prefixes[: _most(_PREFIXES, look)]
-    ]
+    rows += [(count(s.tokens), count(s.requests), visible(s.text)) for s in result.shared_prefixes]
     lines = table(rows, align=">><", width=look.width, grow=(2,), indent=0)
     return [style.bold(lines[0]), *lines[1:]]
 
@@ -296,7 +299,8 @@ def _counting(result: Analysis, style: Style, look: Look) -> list[str]:
     if len(alike) > _most(_FAMILIES, look):
         rest = sum(len(models) for models in list(alike.values())[_most(_FAMILIES, look) :])
         lines.append(style.dim(f"  and {many(rest, 'more model')}; --format json lists them"))
-    return [style.bold("How tokens were counted"), *lines] if lines else []
+    head = [style.bold("How tokens were counted")] if look.verbose or len(alike) > 1 else []
+    return [*head, *lines] if lines else []
 
 
 def _how_counted(use: TokenizerUse) -> str:
@@ -341,7 +345,15 @@ def _skipped(result: Analysis, style: Style, look: Look) -> list[str]:
     return lines
 
 
-def _next(result: Analysis, style: Style, width: int) -> list[str]:
+def _next(result: Analysis, style: Style, look: Look) -> list[str]:
+    lines = _step(result, style, look.width)
+    if look.verbose or not result.engines:
+        return lines
+    more = "-v shows where families part, shared prefixes, lifetimes and replicas."
+    return [*lines, *(style.dim(line) for line in wrap(more, look.width))]
+
+
+def _step(result: Analysis, style: Style, width: int) -> list[str]:
     if any(use.exact == "no" for use in result.tokenizers):
         return wrap(
             "--model NAME|DIR|FILE.gguf counts with the model's own tokenizer and chat template.",
