@@ -46,7 +46,7 @@ def _well_formed(found: Json) -> bool:
 
 def compare(old: Json, new: Analysis, name: str) -> Versus:
     """Compare a saved result (`name` is what to call it) with this one."""
-    now = as_json(new)
+    now: Json = as_json(new)
     engines = [engine.engine for engine in new.engines]
     rates = {engine: Moved(_rate(old, engine), _rate(now, engine)) for engine in engines}
     if old.get("reported") or now["reported"]:
