@@ -19,6 +19,8 @@ from prefixlint.findings import Confidence, Severity
 from prefixlint.model import MissCause
 from prefixlint.trends import Reason
 
+from .fakeengine import FakeEngine
+
 ROOT = Path(__file__).parents[1]
 SAMPLES = ROOT / "fixtures" / "logs" / "samples"
 DEMO = str(ROOT / "fixtures" / "logs" / "demo.jsonl")
@@ -187,7 +189,14 @@ def test_what_is_said_of_rules_engines_and_configuration(project):
     assert {rule["code"] for rule in shown["rules"] if not rule["on"]} == {"PFX401"}
 
 
-OPEN = ("facts", "per_file_ignores")  # what their fields hold is not decided here
+OPEN = (
+    "facts",
+    "per_file_ignores",
+    "flags",
+    "errors",
+    "resources",
+    "comparison",
+)  # what their fields hold is not decided here
 
 
 def shapes(value, path=()):
@@ -226,6 +235,9 @@ def test_a_schema_is_tight(name, project, tmp_path):
     if name == "request":
         run("analyze", "log.jsonl", "--requests-out", "r.jsonl")
         document = json.loads(Path("r.jsonl").read_text(encoding="utf-8").splitlines()[1])
+    elif name == "verify":
+        with FakeEngine(shift=1) as engine:
+            document = output(name, "verify", "log.jsonl", "--url", engine.url, "--by-ids")
     else:
         document = output(name, *arguments.get(name, (name,)))
     document = fits(name, trimmed(document))

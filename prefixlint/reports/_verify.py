@@ -133,16 +133,27 @@ _TIMES = (
 )
 
 
+_SHARES = {"p50": 0.5, "p95": 0.95}
+
+
 def _time(result: Verification, side: Sequence[Run], part: str, measure: str) -> float | None:
     """Give a time over all rounds: of all their requests, or, where only histograms tell, the mean of the rounds."""
     spreads = [spread for run in side if (spread := getattr(run, f"{part}_ms")) is not None]
-    if not spreads:
-        return None
-    if part == "ttft" and len(side) > 1:
-        found = [r.ttft_ms for r in result.residuals if r.cache == side[0].cache and r.ttft_ms is not None]
-        return quantile(sorted(found), {"p50": 0.5, "p95": 0.95}[measure]) if found else None
     told = [value for spread in spreads if (value := _shown(spread, measure)) is not None]
-    return sum(told) / len(told) if told else None
+    if not told or measure == "mean":
+        return sum(told) / len(told) if told else None
+    rows = [row for row in result.residuals if row.cache == side[0].cache]
+    found = sorted(value for row in rows if (value := _of_row(row, part)) is not None)
+    return quantile(found, _SHARES[measure]) if found else told[0]
+
+
+def _of_row(row: Residual, part: str) -> float | None:
+    if part != "other":
+        value: float | None = getattr(row, f"{part}_ms")
+        return value
+    if row.ttft_ms is None or row.prefill_ms is None:
+        return None
+    return max(0.0, row.ttft_ms - row.prefill_ms - (row.queue_ms or 0.0))
 
 
 def _shown(spread: Spread, measure: str) -> float | None:
@@ -291,7 +302,7 @@ def sentences(result: Verification) -> Iterator[str]:
         yield f"Requests were sent {milliseconds(max(late))} late (P95), as turns wait for one another."
     for note in result.notes:
         yield f"{note.message[:1].upper()}{note.message[1:]}."
-    if result.engine.command is not None:
+    if result.engine.command is not None and not result.engine.embedded:
         yield f"Started with: {shlex.join(result.engine.command)}"
 
 

@@ -127,7 +127,7 @@ def _gpu(wanted: Wanted) -> Chosen:
 def _cpu(wanted: Wanted, on_fetch: Callable[[str], None] | None, why: str) -> Chosen:
     """Take SGLang on the CPU where it is asked for and installed, else the embedded engine."""
     asked = wanted.engine is not None and wanted.engine.lower() == "sglang"
-    python = wanted.sglang or (sys.executable if importlib.util.find_spec("sglang_cpu_shim") is not None else None)
+    python = wanted.sglang or (sys.executable if importlib.util.find_spec("engine_stubs") is not None else None)
     gguf = wanted.model is None or wanted.model.lower().endswith(".gguf")
     if asked and python is None:
         raise UsageError(
