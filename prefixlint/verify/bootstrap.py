@@ -96,7 +96,8 @@ def change(
     `draws` are fewer for large samples, of which each is more certain.
     """
     old, new = statistic(before.values), statistic(after.values)
-    drawn = _draws(before, after, statistic, np.random.default_rng(seed), draws)
+    unknown = np.isnan(_difference(old, new, points=points))
+    drawn = [] if unknown else _draws(before, after, statistic, np.random.default_rng(seed), draws)
     changes = np.array([_difference(*pair, points=points) for pair in drawn])
     changes = changes[~np.isnan(changes)]
     low = high = None

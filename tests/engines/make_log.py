@@ -65,12 +65,12 @@ def words(rng: random.Random, low: int, high: int) -> str:
 
 
 class Applications:
-    """The applications, whose fixed texts are drawn once."""
+    """The applications, whose fixed texts are drawn once; system texts have some 75 words times `size`."""
 
-    def __init__(self, rng: random.Random, *, clock: bool = True) -> None:
+    def __init__(self, rng: random.Random, *, clock: bool = True, size: int = 1) -> None:
         self._rng = rng
         self._clock = clock
-        self._system = {name: f"You are the {name}. {words(rng, 60, 90)}" for name in TURNS}
+        self._system = {name: f"You are the {name}. {words(rng, 60 * size, 90 * size)}" for name in TURNS}
         self._examples = [words(rng, 30, 40) for _ in range(2)]
 
     def system(self, conversation: Conversation, now: datetime) -> str:
@@ -105,10 +105,10 @@ class Applications:
         return {"role": "assistant", "content": words(rng, 5, 40)}
 
 
-def lines(requests: int, seed: int, *, clock: bool = True) -> Iterator[Body]:
+def lines(requests: int, seed: int, *, clock: bool = True, size: int = 1) -> Iterator[Body]:
     """Give the objects of the log."""
     rng = random.Random(seed)
-    applications = Applications(rng, clock=clock)
+    applications = Applications(rng, clock=clock, size=size)
     running: list[Conversation] = []
     last: Body | None = None
     for number in range(requests):
@@ -144,10 +144,10 @@ def lines(requests: int, seed: int, *, clock: bool = True) -> Iterator[Body]:
             running.remove(conversation)
 
 
-def write(out: Path, requests: int = 240, seed: int = 7, *, clock: bool = True) -> None:
+def write(out: Path, requests: int = 240, seed: int = 7, *, clock: bool = True, size: int = 1) -> None:
     """Write a log."""
     with out.open("w", encoding="utf-8") as file:
-        for line in lines(requests, seed, clock=clock):
+        for line in lines(requests, seed, clock=clock, size=size):
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 

