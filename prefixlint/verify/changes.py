@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -120,12 +120,6 @@ def expected(before: Side, after: Side) -> dict[str, Any] | None:
 def _predicted(runs: Sequence[Run]) -> float | None:
     known = [run.predicted_hit_rate for run in runs if run.predicted_hit_rate is not None]
     return sum(known) / len(known) if known else None
-
-
-def renamed(outcome: Outcome, label: str) -> Outcome:
-    """Give an outcome under another name."""
-    rows = [replace(row, run=label) for row in outcome.residuals]
-    return replace(outcome, run=replace(outcome.run, label=label), residuals=rows)
 
 
 def _of(name: str, factor: float) -> Callable[[Exchange], float]:

@@ -40,11 +40,10 @@ def compare(
     def measure(session: Session) -> None:
         for number in range(1, plan.rounds + 1):
             for label, side in zip((BEFORE, AFTER), sides, strict=True):
-                found = session.measure(side.calls, plan.load, label=label, number=number, keep=into.outcomes.append)
-                if found[-1].ended is not None:
-                    raise found[-1].ended
+                keep = into.outcomes.append
+                verifying.run_through(session.measure(side.calls, plan.load, label=label, number=number, keep=keep))
 
-    result = verifying.measured(sides, chosen, plan, progress, into, measure)
+    result = verifying.measured(sides, chosen, plan, progress, into, measure=measure)
     return replace(result, comparison=comparison(into.outcomes, sides, names))
 
 

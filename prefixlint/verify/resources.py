@@ -5,16 +5,26 @@ Most slow-downs are a resource that ran out, which no percentile of a time names
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, Self
+from urllib.parse import urlsplit
 
-from prefixlint.verify.gpus import GpuReading
+from prefixlint.errors import ServerError
+from prefixlint.verify import metrics
+from prefixlint.verify.gpus import GpuReading, open_gpus
+
+if TYPE_CHECKING:
+    from prefixlint.verify.launch import Running
+    from prefixlint.verify.targets import About, Target
 
 EVERY = 1.0
 """Seconds between two readings."""
+_ANSWER_SECONDS = 5.0  # within which a server tells its metrics, or the reading is left out
 
 
 class Gauges(Protocol):
@@ -130,3 +140,38 @@ def _gpu_levels(readings: Sequence[Sequence[GpuReading]]) -> tuple[GpuLevels, ..
         assert used is not None
         found.append(GpuLevels(own[0].name, busy, used, own[0].total))
     return tuple(found)
+
+
+def sampler(target: Target, about: About) -> Callable[[Running], AbstractContextManager[Mapping[str, Any]]]:
+    """Give what watches a server of this kind during a run: a context whose mapping is filled when it is left.
+
+    The GPUs are this machine's: they are read where the server runs here.
+    """
+
+    @contextlib.contextmanager
+    def watched(running: Running) -> Iterator[Mapping[str, Any]]:
+        def gauges() -> Gauges | None:
+            try:
+                reply = running.server.get("/metrics", timeout=_ANSWER_SECONDS)
+            except ServerError:
+                return None
+            return target.counters(metrics.parse(reply.text)) if reply.status == 200 else None
+
+        seen: dict[str, Any] = {}
+        gpus, _ = open_gpus() if _is_here(running.server.url) else (None, None)
+        watcher = Watcher(None if about.metrics is False else gauges, gpus.read if gpus is not None else None)
+        try:
+            with watcher:
+                yield seen
+        finally:
+            found = watcher.result()
+            if found.readings or found.gpus:
+                seen.update(asdict(found))
+            if gpus is not None:
+                gpus.close()
+
+    return watched
+
+
+def _is_here(url: str) -> bool:
+    return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")

@@ -272,6 +272,22 @@ class Session:
         keep(outcome)
         return outcome
 
+    def answers(self, calls: Sequence[Call], tokens: int) -> list[Sequence[int] | None]:
+        """Give the first tokens of each call's answer, the most likely ones; None where there was none.
+
+        Nothing of it is measured, and what it leaves in the cache is not predicted: this comes after the runs. An
+        answer whose ids are not known is given as the characters of its text.
+        """
+        sender = Sender(self.running.server, self.target, self.about.model, Load(max_tokens=tokens), Apart())
+        prompts = self._prompts(calls, Apart())
+        sender.ids = {number: ids for number, ids in prompts.items() if self.by_ids}
+        found: list[Sequence[int] | None] = []
+        for call in calls:
+            measured = sender(call).measured
+            ids = None if measured is None else measured.output_ids
+            found.append(ids if measured is None or ids is not None else [ord(c) for c in measured.output_text])
+        return found
+
     def _prompts(self, calls: Sequence[Call], apart: Apart) -> dict[int, Ids]:
         """Give the prompts as they are sent, by the number of their call."""
         requests = [apart.request(call.request) for call in calls]
@@ -303,7 +319,7 @@ class Session:
         rows = tally.residuals(exchanges, sides, name)
         self._history += sent.values()
         run = tally.run_of(exchanges, rows, name, out, timed=load.arrival != "closed")
-        run = replace(run, server=tally.server_side(counters), resources=dict(seen) or None)
+        run = replace(run, server=tally.server_side(counters, seen), resources=dict(seen) or None)
         if counters is not None:
             run = tally.with_parts(run, counters)
             self._compare_rates(run)

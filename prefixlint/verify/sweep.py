@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from prefixlint.errors import PrefixlintError, UsageError
 from prefixlint.verify import changes, outputs, replay, settings, verifying
-from prefixlint.verify.changes import Side, renamed
+from prefixlint.verify.changes import Side
+from prefixlint.verify.replay import Calls
 from prefixlint.verify.settings import AGAIN, BASELINE, Variant
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from prefixlint.runs import Verification
     from prefixlint.verify.bootstrap import Change
     from prefixlint.verify.choose import Chosen
-    from prefixlint.verify.replay import Calls
     from prefixlint.verify.session import Outcome, Session
     from prefixlint.verify.verifying import Collected, Plan, Progress
 
@@ -89,23 +89,22 @@ def sweep(
             progress.say(f"{variant.name}: {error.message}")
         result = found if first else result
         if not first:
-            into.outcomes += [renamed(outcome, variant.name) for outcome in tried.outcomes]
+            into.outcomes += tried.outcomes
     assert result is not None
     whole = into.result()
     assert whole is not None
     return replace(whole, engine=result.engine, comparison=comparison(rows, calls))
 
 
-def _measure(tried: Tried, calls: Calls, plan: Plan, into: Collected, compares: bool) -> verifying.Measure:
+def _measure(tried: Tried, calls: Calls, plan: Plan, into: Collected, *, compares: bool) -> verifying.Measure:
     def measure(session: Session) -> None:
         def keep(outcome: Outcome) -> None:
             tried.outcomes.append(outcome)
             into.outcomes.append(outcome)
 
         for number in range(1, plan.rounds + 1):
-            found = session.measure(calls.calls, plan.load, label=tried.variant.name, number=number, keep=keep)
-            if found[-1].ended is not None:
-                raise found[-1].ended
+            name = tried.variant.name
+            verifying.run_through(session.measure(calls.calls, plan.load, label=name, number=number, keep=keep))
         if compares and (tried.variant.numerics or not tried.variant.settings):
             tried.answers = session.answers(calls.calls[: outputs.SAMPLE], outputs.TOKENS)
 

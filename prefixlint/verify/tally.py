@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prefixlint.runs import Prediction, Residual, Run, ServerSide, Spread, spread
 from prefixlint.verify.predict import Cache, Circumstances, Predicted, Sent, reason
@@ -124,10 +124,16 @@ def _other(measured: Measured) -> float | None:
     return max(0.0, measured.ttft_s - measured.prefill_s - (measured.queue_s or 0.0))
 
 
-def server_side(counters: Counters | None) -> ServerSide | None:
-    """Give what the server's counters say."""
+def server_side(counters: Counters | None, seen: Mapping[str, Any]) -> ServerSide | None:
+    """Give what the server's counters say; gauges are the largest of those at the end and those `seen` meanwhile."""
     if counters is None:
         return None
+
+    def most(name: str, last: float | None) -> float | None:
+        level = seen.get(name)
+        known = [value for value in (last, level["highest"] if level else None) if value is not None]
+        return max(known, default=None)
+
     return ServerSide(
         hit_rate=counters.hit_rate,
         queries=counters.queries,
@@ -135,9 +141,9 @@ def server_side(counters: Counters | None) -> ServerSide | None:
         preemptions=counters.preemptions,
         retractions=counters.retractions,
         evicted_tokens=counters.evicted,
-        kv_usage_max=counters.kv_usage,
-        queue_length_max=counters.queue_length,
-        running_max=counters.running,
+        kv_usage_max=most("kv_usage", counters.kv_usage),
+        queue_length_max=most("queue_length", counters.queue_length),
+        running_max=most("batch", counters.running),
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from prefixlint.errors import PrefixlintError, UsageError
 from prefixlint.model import Messages, Request
 from prefixlint.runs import EngineUsed, Left, LoadUsed, Note, Residual, TokenDifference, Verification
-from prefixlint.verify import devices, predict, prompts, replay, tally, targets
+from prefixlint.verify import devices, predict, prompts, replay, resources, tally, targets
 from prefixlint.verify.replay import Calls, Load
 from prefixlint.verify.session import Outcome, Session
 from prefixlint.wording import many
@@ -41,6 +41,9 @@ class Plan:
     offline: bool = False
 
 
+Measure = Callable[["Session"], None]
+
+
 @dataclass(slots=True)
 class Progress:
     """What a run tells while it lasts: `say` gets sentences, `wait` the seconds and last line of a server that starts.
@@ -58,7 +61,7 @@ class Collected:
     """What is known so far of a verification; a result can be made of it at any time.
 
     `skipped` are lines of the log that gave no request. `limit` is how many requests the user asked for, None for no
-    limit. `session` is None before the server is up.
+    limit. `sides` are the logs that are replayed, one or several. `session` is None before the server is up.
     """
 
     load: Load
@@ -66,7 +69,7 @@ class Collected:
     files: Sequence[str] = ()
     skipped: Sequence[Left] = ()
     limit: int | None = None
-    calls: Calls = field(default_factory=Calls)
+    sides: Sequence[Calls] = ()
     session: Session | None = None
     outcomes: list[Outcome] = field(default_factory=list)
     differences: list[TokenDifference] = field(default_factory=list)
@@ -93,7 +96,10 @@ class Collected:
             ended=None if ended is None else ended.message if isinstance(ended, PrefixlintError) else "interrupted",
             log_tail=session.running.log_tail() if isinstance(ended, PrefixlintError) else (),
             files=list(self.files),
-            left=sorted((*self.skipped, *self.calls.left.values()), key=lambda one: -one.requests),
+            left=sorted(
+                (*self.skipped, *(one for side in self.sides for one in side.left.values())),
+                key=lambda one: -one.requests,
+            ),
             token_differences=self.differences,
             notes=[*self.notes, *session.notes],
             machine=devices.machine(),
@@ -102,7 +108,7 @@ class Collected:
     def _load(self) -> LoadUsed:
         load = self.load
         return LoadUsed(
-            requests=len(self.calls.calls),
+            requests=len(self.sides[0].calls) if self.sides else 0,
             concurrency=load.concurrency if load.arrival == "closed" else None,
             duration_s=load.duration,
             arrival=load.arrival,
@@ -149,6 +155,7 @@ def prepared(running: Running, wanted: Wanted, plan: Plan, progress: Progress) -
         flush=plan.flush,
         by_ids=plan.by_ids,
         tolerance=plan.tolerance,
+        sampler=resources.sampler(target, about),
         on_done=lambda _: progress.done(),
         notes=notes,
     )
@@ -170,19 +177,35 @@ def verify(
 
     Raises ServerError, LogRefusedError, UsageError, ModelError.
     """
-    into.calls = replay.calls(requests)
+    calls = replay.calls(requests)
+
+    def measure(session: Session) -> None:
+        for number in range(1, plan.rounds + 1):
+            run_through(session.measure(calls.calls, plan.load, number=number, keep=into.outcomes.append))
+
+    return measured((calls,), chosen, plan, progress, into, measure=measure)
+
+
+def run_through(outcomes: Sequence[Outcome]) -> None:
+    """Raise what ended the last of these runs early."""
+    if outcomes[-1].ended is not None:
+        raise outcomes[-1].ended
+
+
+def measured(
+    sides: Sequence[Calls], chosen: Chosen, plan: Plan, progress: Progress, into: Collected, *, measure: Measure
+) -> Verification:
+    """Bring the server up, let `measure` replay on it what it can take of these calls, and give what came of it."""
+    into.sides = sides
     with chosen.opened(on_wait=progress.wait) as running:
         session = into.session = prepared(running, chosen.wanted, plan, progress)
         about = session.about
-        session.admit(into.calls, plan.load)
-        _shorten(session, into)
+        _admit(session, into)
         sizes = f"{about.title}{' ' + about.version if about.version else ''}"
-        progress.say(f"{sizes} answers on {running.server.url}; {len(into.calls.calls):,} requests, cold and warm")
+        count = sum(len(side.calls) for side in sides)
+        progress.say(f"{sizes} answers on {running.server.url}; {count:,} requests, cold and warm")
         session.warm_up()
-        for number in range(1, plan.rounds + 1):
-            found = session.measure(into.calls.calls, plan.load, number=number, keep=into.outcomes.append)
-            if found[-1].ended is not None:
-                raise found[-1].ended
+        measure(session)
         into.differences = differences(session, into)
         _tell(session, into)
         if chosen.launch is not None and chosen.launch.keep:
@@ -192,19 +215,28 @@ def verify(
     return result
 
 
-def _shorten(session: Session, into: Collected) -> None:
+def _admit(session: Session, into: Collected) -> None:
+    """Leave out what the server cannot take, and what takes too long; as much of each side."""
+    most: int | None = None
+    for number, side in enumerate(into.sides):
+        session.admit(side, into.plan.load)
+        if not number:
+            most = _shorten(session, side, into)
+        side.calls = side.calls[:most]
+
+
+def _shorten(session: Session, side: Calls, into: Collected) -> int | None:
     """Replay on the embedded engine what takes about a minute, unless the user says how many requests."""
     if not session.running.embedded or into.limit is not None or into.plan.load.duration is not None:
-        return
+        return None
     total = 0
-    for count, size in enumerate(session.sizes(into.calls.calls)):
+    for count, size in enumerate(session.sizes(side.calls)):
         total += size
         if total > _EMBEDDED_TOKENS and count >= _EMBEDDED_LEAST:
-            left = len(into.calls.calls) - count
-            into.calls.calls = into.calls.calls[:count]
-            text = f"the embedded engine replays the first {many(count, 'request')}; --limit {count + left} replays all"
-            into.notes.append(Note("embedded-limit", text))
-            return
+            text = f"the embedded engine replays the first {many(count, 'request')}"
+            into.notes.append(Note("embedded-limit", f"{text}; --limit {len(side.calls)} replays all"))
+            return count
+    return None
 
 
 def _tell(session: Session, into: Collected) -> None:
@@ -221,7 +253,8 @@ def _tell(session: Session, into: Collected) -> None:
 
 def differences(session: Session, into: Collected) -> list[TokenDifference]:
     """Find where prompts that were counted otherwise part from the server's, for the first few of them."""
-    by_place = {(c.request.path, c.request.line, c.request.part): c for c in into.calls.calls}
+    every = (call for side in into.sides for call in side.calls)
+    by_place = {(call.request.path, call.request.line, call.request.part): call for call in every}
     wrong: dict[tuple[str, int, int], Residual] = {}
     for outcome in into.outcomes:
         for row in outcome.residuals:
