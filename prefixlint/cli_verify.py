@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -52,7 +57,21 @@ _SAY_WAITING = 15.0  # seconds between two words on a server that still loads, w
 @click.option("--seed", type=int, default=0, show_default=True, help="Draws the moments of --arrival poisson.")
 @click.option("--duration", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Send for S seconds a run.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Replay only the first N requests.")
-@click.option("--rounds", type=click.IntRange(1, 100), default=1, show_default=True, help="Cold and warm, N times.")
+@click.option("--rounds", type=click.IntRange(1, 100), help="Cold and warm, N times [default: 1; 2 of two logs].")
+@click.option(
+    "--compare", "other", metavar="FIXED.jsonl", help="Replay this log too, in turns: what its prompts change."
+)
+@click.option("--what-if", is_flag=True, help="The same with the log's own prompts as analyze --write-fixed has them.")
+@click.option(
+    "--sweep",
+    "swept",
+    multiple=True,
+    metavar="FLAG=a,b",
+    help="Try values of a server's flag, one by one (repeatable).",
+)
+@click.option(
+    "--bisect", "settings_file", metavar="FILE|sglang|vllm", help="Try each setting of a file, then all of them."
+)
 @click.option(
     "--output-length",
     type=click.Choice(("one", "logged")),
@@ -83,10 +102,11 @@ def verify(logs: tuple[str, ...], **settings: Any) -> None:
     """
     if not logs:
         raise UsageError("no log was named", slug="no-log", hint="prefixlint verify LOG... (or - for standard input)")
-    from prefixlint.verify import choose, verifying
+    from prefixlint.verify import choose
     from prefixlint.verify.verifying import Collected
 
     quiet = settings["quiet"]
+    run = _way(logs, settings)
     plan = _plan(settings)
     requests, skipped = _requests(logs, settings)
     progress = _Shown(quiet=quiet)
@@ -94,12 +114,12 @@ def verify(logs: tuple[str, ...], **settings: Any) -> None:
     progress.say(chosen.said)
     into = Collected(plan.load, plan, files=list(logs), skipped=skipped, limit=settings["limit"])
     try:
-        result = verifying.verify(requests, chosen, plan, progress.as_progress(), into)
+        result = run(requests, chosen, plan, progress.as_progress(), into)
     except BaseException as error:
         progress.close()
-        partial = into.result(error)
-        if partial is not None:
-            _emit(partial, settings)
+        so_far = into.result(error)
+        if so_far is not None:
+            _emit(so_far, settings)
         raise
     finally:
         progress.close()
@@ -108,6 +128,49 @@ def verify(logs: tuple[str, ...], **settings: Any) -> None:
         raise ServerError("the server answered no request", slug="nothing-measured", hint=_first_error(result))
     if result.agrees is False:
         raise SystemExit(1)
+
+
+def _way(logs: tuple[str, ...], settings: dict[str, Any]) -> Callable[..., Verification]:
+    """Choose what is done with the requests: one log, two in turns, or one on several servers."""
+    from prefixlint.verify import compare, sweep, verifying
+    from prefixlint.verify import settings as plans
+
+    names = ("--compare", "--what-if", "--sweep", "--bisect")
+    given = [n for n, key in zip(names, ("other", "what_if", "swept", "settings_file"), strict=True) if settings[key]]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} at once", slug="two-comparisons", hint="one comparison a run")
+    if settings["rounds"] is None:
+        settings["rounds"] = compare.ROUNDS if settings["other"] or settings["what_if"] else 1
+    if settings["swept"] or settings["settings_file"]:
+        wanted = plans.read(settings["settings_file"]) if settings["settings_file"] else plans.sweep(settings["swept"])
+        return partial(sweep.sweep, wanted=wanted)
+    if not settings["other"] and not settings["what_if"]:
+        return verifying.verify
+    fixed, _ = _requests((settings["other"],), settings) if settings["other"] else (_fixed(logs, settings), None)
+    called = settings["other"] or f"{logs[0]} with the fixes of what-if"
+
+    def both(requests: list[Request], *rest: Any) -> Verification:
+        return compare.compare((requests, fixed), *rest, names=(logs[0], called))
+
+    return both
+
+
+def _fixed(logs: tuple[str, ...], settings: dict[str, Any]) -> list[Request]:
+    """Give the requests of the logs with every fix that the analysis can make."""
+    from prefixlint import pipeline
+
+    if "-" in logs:
+        raise UsageError("--what-if reads the log twice", slug="no-stdin", hint="write it to a file first")
+    options = pipeline.Options(
+        order=settings["sort"],
+        what_if=("all",),
+        **{name: settings[name] for name in ("model", "offline", "tokenizer", "chat_template", "log_format")},
+    )
+    with tempfile.TemporaryDirectory() as folder:  # prompts are written here and nowhere else, and removed at once
+        path = Path(folder) / "fixed.jsonl"
+        with path.open("wb") as file:
+            pipeline.analyze(logs, options, watch=pipeline.Watch(on_fixed=file.write))
+        return [replace(one, path=f"{logs[0]} (fixed)") for one in _requests((str(path),), settings)[0]]
 
 
 def _first_error(result: Verification) -> str:

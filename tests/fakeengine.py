@@ -177,6 +177,8 @@ def ids_of(messages: list[dict], tools: list[dict] | None = None) -> list[int]:
 def main() -> None:
     """Serve as a program; with `--child`, a child that would outlive it is started too, and its id printed."""
     options = argparse.ArgumentParser()
+    options.add_argument("--page", type=int, default=1)
+    options.add_argument("--seconds", type=float, default=0.0)
     options.add_argument("--port", type=int, required=True)
     options.add_argument("--fault")
     options.add_argument("--after", type=int, default=0)
@@ -203,7 +205,8 @@ def main() -> None:
     if given.fault == "silent":
         print("loading weights", flush=True)
         time.sleep(600)
-    engine = FakeEngine(fault=given.fault if given.fault in FAULTS else None, after=given.after)
+    fault = given.fault if given.fault in FAULTS else None
+    engine = FakeEngine(fault=fault, after=given.after, page=given.page, seconds=given.seconds)
     engine._listener.close()
     import socket
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from prefixlint import runs
-from prefixlint.reports import _verify
+from prefixlint.reports import _changes, _verify
 from prefixlint.reports._markup import fitted, prose, table
 from prefixlint.runs import Verification
 from prefixlint.wording import many
@@ -27,10 +27,18 @@ def document(saved: Mapping[str, Any]) -> str:
 
 
 def _table(result: Verification) -> str:
+    if result.comparison is not None:
+        tables = _changes.tables(result.comparison)
+        parts = [f"{title}\n\n{_laid_out(cells)}".strip() for title, cells in tables]
+        return "\n\n".join([*parts, "\n".join(f"- {prose(one)}" for one in _changes.sentences(result.comparison))])
     if not result.runs:
         return ""
     head, *cells = _verify.rows(result)
     return table(head, cells, "<" + ">" * (len(head) - 1))
+
+
+def _laid_out(cells: Sequence[_changes.Row]) -> str:
+    return table(cells[0], cells[1:], "<" + ">" * (len(cells[0]) - 1))
 
 
 def _failed(result: Verification) -> Iterator[str]:

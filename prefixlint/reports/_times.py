@@ -1,4 +1,4 @@
-"""Times of a log as programs read them."""
+"""Times as programs read them, and as people do."""
 
 from __future__ import annotations
 
@@ -13,3 +13,10 @@ def iso(seconds: float | None) -> str | None:
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (OverflowError, ValueError, OSError):
         return None
+
+
+def milliseconds(value: float | None) -> str:
+    """Show a time with three digits."""
+    if value is None:
+        return "unknown"
+    return f"{value:,.0f} ms" if value >= 100 else f"{value:.1f} ms" if value >= 10 else f"{value:.2f} ms"

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from prefixlint import runs
 from prefixlint.errors import UsageError
-from prefixlint.reports import Look
+from prefixlint.reports import Look, _changes
 from prefixlint.reports._terminal import Style, count, duration, percent, shorten, table, visible, wrap
+from prefixlint.reports._times import milliseconds
 from prefixlint.reports.json import dump
 from prefixlint.runs import Residual, Run, Spread, TokenDifference, Verification, quantile
 from prefixlint.wording import many, numbered
@@ -48,7 +49,7 @@ def text(result: Verification, look: Look) -> str:
     style = Style(look.color)
     parts = [
         _head(result, style, look.width),
-        _table(result, style, look.width),
+        *(_compared(result, style, look.width) or [_table(result, style, look.width)]),
         _apart(result, style, look),
         _tokens(result, style, look.width),
         _faults(result, style, look.width),
@@ -170,13 +171,6 @@ def _rate(side: Sequence[Run], *, predicted: bool) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def milliseconds(value: float | None) -> str:
-    """Show a time with three digits."""
-    if value is None:
-        return "unknown"
-    return f"{value:,.0f} ms" if value >= 100 else f"{value:.1f} ms" if value >= 10 else f"{value:.2f} ms"
-
-
 def _change(before: float | None, after: float | None) -> str:
     if not before or after is None:
         return ""
@@ -193,6 +187,19 @@ def _table(result: Verification, style: Style, width: int) -> list[str]:
         if row[0] in ("TTFT P50", "hit rate, measured"):
             lines[number] = style.bold(lines[number])
     return lines
+
+
+def _compared(result: Verification, style: Style, width: int) -> list[list[str]]:
+    """Show what changed, where two logs or several servers were compared."""
+    if result.comparison is None:
+        return []
+    parts = []
+    for title, cells in _changes.tables(result.comparison):
+        lines = table(cells, align="<" + ">" * (len(cells[0]) - 1), width=width)
+        lines[0] = style.bold(lines[0])
+        parts.append([style.bold(title), *lines] if title else lines)
+    said = _changes.sentences(result.comparison)
+    return [*parts, [line for one in said for line in wrap(visible(one), width, first="")]]
 
 
 def _apart(result: Verification, style: Style, look: Look) -> list[str]:

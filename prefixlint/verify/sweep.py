@@ -69,30 +69,27 @@ def sweep(
         progress.say(f"{variant.name}: {shlex.join(variant.command)}")
         tried = Tried(variant)
         rows.append(tried)
-        first = result is None
-        own = into if first else verifying.Collected(plan.load, plan, files=into.files, limit=into.limit)
         environment = {**chosen.launch.environment, **variant.env}
         launch = replace(chosen.launch, command=list(variant.command), environment=environment, keep=False)
+        own, side = into, calls
+        if result is not None:  # what the first server cannot take, another one may
+            own = verifying.Collected(plan.load, plan, limit=into.limit)
+            side = Calls(list(calls.calls))
+        measure = _measure(tried, side, plan, own, compares=compares)
         try:
-            found = verifying.measured(
-                (calls,),
-                replace(chosen, launch=launch),
-                plan,
-                progress,
-                own,
-                _measure(tried, calls, plan, own, compares),
-            )
+            found = verifying.measured((side,), replace(chosen, launch=launch), plan, progress, own, measure=measure)
         except PrefixlintError as error:
-            if first:
+            if result is None:
                 raise
             tried.error = error.message
             progress.say(f"{variant.name}: {error.message}")
-        result = found if first else result
-        if not first:
+        else:
+            result = result or found
+        if own is not into:
             into.outcomes += tried.outcomes
-    assert result is not None
     whole = into.result()
     assert whole is not None
+    assert result is not None
     return replace(whole, engine=result.engine, comparison=comparison(rows, calls))
 
 
