@@ -29,7 +29,7 @@ BENCHABLE := .bench/.ready-$(PY_VERSION)
 help:
 	@echo 'make demo     analyze the bundled log (sets itself up)'
 	@echo 'make test     run the tests; ARGS="-k name" is passed to pytest'
-	@echo 'make engines  install real engines without a GPU (minutes, 5 GB)'
+	@echo 'make engines  hold verify against real engines, installed without a GPU (minutes, 5 GB)'
 	@echo 'make check    lint, types, imports, spelling and docs, as CI does'
 	@echo 'make format   rewrite the sources in the house style'
 	@echo 'make docs     write the generated pages and README blocks again'
@@ -79,7 +79,7 @@ test: $(TESTABLE)
 	@$(RUN) pytest $(ARGS)
 
 engines: $(TESTABLE)
-	@PYTHON=$(BIN)/python tests/engines/install.sh $(ARGS)
+	@PYTHON=$(BIN)/python tests/engines/run.sh $(ARGS)
 
 lint: $(CHECKABLE)
 	$(RUN) ruff check .
