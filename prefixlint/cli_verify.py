@@ -169,7 +169,7 @@ def _fixed(logs: tuple[str, ...], settings: dict[str, Any]) -> list[Request]:
     with tempfile.TemporaryDirectory() as folder:  # prompts are written here and nowhere else, and removed at once
         path = Path(folder) / "fixed.jsonl"
         with path.open("wb") as file:
-            pipeline.analyze(logs, options, watch=pipeline.Watch(on_fixed=file.write))
+            pipeline.analyze(logs, options, watch=pipeline.Watch(on_fixed=lambda line: file.writelines((line,))))
         return [replace(one, path=f"{logs[0]} (fixed)") for one in _requests((str(path),), settings)[0]]
 
 
