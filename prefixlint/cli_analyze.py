@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from prefixlint.thresholds import Thresholds
 
 
+_OBJECTS_A_COLLECTION = 100_000  # few enough that what is garbage costs no memory to speak of
 _DECIDING = frozenset((
     "model", "tokenizer", "chat_template", "tokens_from", "block_size", "log_format", "sort", "since",
     "sample", "warmup", "gpu", "model_config", "kv_dtype", "prices", "capacity", "host_capacity", "eviction",
@@ -75,6 +76,7 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
     LOG is a file, a folder, a glob, or - for standard input. The format is recognised by content; gzip and zstd are
     read as they are.
     """
+    cliparts.collect_seldom(_OBJECTS_A_COLLECTION)
     if not logs:
         raise UsageError("no log was named", slug="no-log", hint="prefixlint analyze LOG... (or - for standard input)")
     elsewhere = [settings[name] for name in ("requests_out", "export", "write_fixed")]

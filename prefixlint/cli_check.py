@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import gc
 import json
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from prefixlint import console
+from prefixlint import cliparts, console
 from prefixlint.errors import UsageError
 
 if TYPE_CHECKING:
     from prefixlint.checkrun import CheckResult
     from prefixlint.lintconfig import LintConfig
 
+_OBJECTS_A_COLLECTION = 1_000_000
 _SEVERITIES = ("error", "warning", "info")
 
 
@@ -54,7 +53,7 @@ def check(paths: tuple[str, ...], **options: Any) -> None:
     """
     from prefixlint import api
 
-    _collect_seldom()
+    cliparts.collect_seldom(_OBJECTS_A_COLLECTION)
     config = _configured(paths, options)
 
     def run(overrides: dict[str, bytes] | None = None) -> CheckResult:
@@ -77,18 +76,6 @@ def check(paths: tuple[str, ...], **options: Any) -> None:
         result = _add_ignores(result, run, config, options["add_ignore"])
     _show(result, options)
     raise SystemExit(_exit_code(result, config))
-
-
-_OBJECTS_A_COLLECTION = 1_000_000
-
-
-def _collect_seldom() -> None:
-    """Look for cycles once in a million objects, until the command ends.
-
-    Syntax trees and values are many and hold no cycles: looking for some after each 700 objects is a third of the time.
-    """
-    click.get_current_context().call_on_close(partial(gc.set_threshold, *gc.get_threshold()))
-    gc.set_threshold(_OBJECTS_A_COLLECTION, 10, 10)
 
 
 def _configured(paths: tuple[str, ...], options: dict[str, Any]) -> LintConfig:

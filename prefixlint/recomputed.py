@@ -8,7 +8,7 @@ difference were gone.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -30,6 +30,7 @@ _NEXT = 3  # pieces behind the last common one in which the texts may still go o
 _TAIL = 8  # pieces at the end of a prompt, in which a template opens the answer
 _KEPT = 1024  # segments whose lines are kept
 _WHOLE = 32  # tokens; shorter segments are not cut into lines
+_UNKNOWN = 2  # of a token, whether it has a line's end: 0, 1, or this
 _POWERS = np.array([pow(0x9E3779B97F4A7C15, i, 1 << 64) for i in range(_RUN)], np.uint64)
 
 
@@ -54,7 +55,7 @@ class Comparer:
     """Compares prompts that are given as segments."""
 
     segments: Segments
-    _breaks: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
+    _breaks: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
     _lines: dict[int, _Text] = field(default_factory=dict)
 
     def recomputed(
@@ -85,11 +86,13 @@ class Comparer:
     def _cut(self, prompt: Ids, both: set[int]) -> _Text:
         """Cut a prompt into its segments, and those that the two prompts do not both have into lines."""
         text = _Text(self.segments)
+        keys, sizes = text.keys, text.sizes
         for segment, size in zip(prompt.tolist(), self.segments.sizes(prompt).tolist(), strict=True):
             if segment in both or size <= _WHOLE:
-                text.append(segment, size, None)
-                continue
-            text.add(self._lines_of(segment))
+                keys.append(segment)
+                sizes.append(size)
+            else:
+                text.add(self._lines_of(segment))
         return text
 
     def _lines_of(self, segment: int) -> _Text:
@@ -99,25 +102,29 @@ class Comparer:
             if len(self._lines) >= _KEPT:
                 self._lines.clear()
             ids = self.segments.piece(segment)
-            ends = [*(np.flatnonzero(self._ends_line(ids)) + 1).tolist(), ids.size]
-            known = self._lines[segment] = _Text(self.segments)
-            for line in (ids[a:b] for a, b in pairwise([0, *ends]) if a < b):
-                known.append(line.tobytes(), line.size, line)
+            places = [0, *(self._line_ends(ids) + 1).tolist()]
+            if places[-1] < ids.size:
+                places.append(ids.size)
+            data, width = ids.tobytes(), ids.itemsize
+            lines: list[int | bytes] = [data[a * width : b * width] for a, b in pairwise(places)]
+            known = self._lines[segment] = _Text(self.segments, lines, [b - a for a, b in pairwise(places)])
         return known
 
-    def _ends_line(self, ids: Ids) -> Mask:
-        """Tell of each token whether a line ends in it."""
+    def _line_ends(self, ids: Ids) -> NDArray[np.intp]:
+        """Give the positions of the tokens in which a line ends."""
         if not ids.size:
-            return np.zeros(0, np.bool_)
-        most = int(ids.max()) + 1
-        if most > self._breaks.size:
-            self._breaks = np.concatenate((self._breaks, np.full(most - self._breaks.size, -1, np.int8)))
-        known = self._breaks[ids]
-        if (known < 0).any():
-            for token in np.unique(ids[known < 0]):
+            return np.empty(0, np.intp)
+        try:
+            known = self._breaks[ids]
+        except IndexError:
+            more = int(ids.max()) + 1 - self._breaks.size
+            self._breaks = np.concatenate((self._breaks, np.full(more, _UNKNOWN, np.uint8)))
+            known = self._breaks[ids]
+        if known.max() == _UNKNOWN:
+            for token in np.unique(ids[known == _UNKNOWN]):
                 self._breaks[token] = "\n" in self.segments.decode(np.array([token], np.uint32))
             known = self._breaks[ids]
-        return known > 0
+        return known.nonzero()[0]
 
     def _of_text(self, later: Ids, total: int, shared: int, tail: int) -> int:
         """Count the tokens of so many characters behind the difference, by the length of the text's tokens."""
@@ -127,26 +134,19 @@ class Comparer:
 
 @dataclass(slots=True)
 class _Text:
-    """The pieces of a prompt from the first differing segment on: equal keys are equal tokens."""
+    """The pieces of a prompt from the first differing segment on, as segments or as the tokens of lines."""
 
     segments: Segments
-    keys: list[Hashable] = field(default_factory=list)
+    keys: list[int | bytes] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
-    _parts: list[Ids | None] = field(default_factory=list)
-
-    def append(self, key: Hashable, size: int, part: Ids | None) -> None:
-        self.keys.append(key)
-        self.sizes.append(size)
-        self._parts.append(part)
 
     def add(self, other: _Text) -> None:
         self.keys += other.keys
         self.sizes += other.sizes
-        self._parts += other._parts
 
     def ids(self, index: int) -> Ids:
-        part, key = self._parts[index], self.keys[index]
-        return part if part is not None else self.segments.piece(key)  # type: ignore[arg-type]  # a segment's number
+        key = self.keys[index]
+        return np.frombuffer(key, np.uint32) if isinstance(key, bytes) else self.segments.piece(key)
 
 
 @dataclass(slots=True)
@@ -215,7 +215,7 @@ def _begins(ids: Ids, start: Ids) -> bool:
 
 def _paired(ours: _Text, theirs: _Text, k: int, end: int, *, moved: bool) -> _Pairing:
     """Pair the pieces from `k` on, up to `end`; with `end` at `k` nothing parts the two but that one goes on."""
-    places: dict[Hashable, list[int]] = {}
+    places: dict[int | bytes, list[int]] = {}
     for index in range(k, len(theirs.keys)):
         places.setdefault(theirs.keys[index], []).append(index)
     parts = end > k

@@ -273,6 +273,113 @@ def test_memory_is_bounded():
     assert len(observer._tracks._by_message) < 60
 
 
+def test_what_is_forgotten_leaves_nothing_behind():
+    observer = logrules.Observer(memory=20_000)
+    for number in range(60):
+        messages = [user(f"{number // 3} " + "word " * 200), *(assistant(f"{number} {k}") for k in range(number % 3))]
+        body = {"messages": messages, "session_id": f"s{number // 3}"}
+        request = Request("x", number, Messages(messages), "openai-chat", body=body, session=f"s{number // 3}")
+        observer.see(request, number)
+    tracks = observer._tracks
+    assert sum(tracks._sessions.values()) == len(tracks._tracks) == sum(map(len, tracks._by_end.values()))
+    assert all(n in tracks._tracks for numbers in tracks._by_end.values() for n in numbers)
+    held = {id(message) for track in tracks._tracks.values() for message in track.view.messages}
+    held |= {id(message) for here in tracks._latest.values() for message in here.messages}
+    assert {id(message) for message in observer._known.values()} <= held
+
+
+def test_each_of_many_conversations_with_one_opening_goes_on_from_its_own_turn():
+    """More conversations share their first messages than candidates are looked at, and each changes no word."""
+    opening = [system(RULES), user("hi"), assistant("hello, how can I help?")]
+    rng = random.Random(2)
+    histories = [[*opening, user(" ".join(rng.choices(RULES.split(), k=12)))] for _ in range(120)]
+    bodies = []
+    for turn in range(3):
+        for number, history in enumerate(histories):
+            bodies.append({"messages": list(history)})
+            history += [assistant(f"answer {turn} to {number}"), user("and then?")]
+    observer = logrules.Observer()
+    for row, body in enumerate(bodies):
+        observer.see(Request("x", row, Messages(body["messages"]), "openai-chat", body=body), row)
+    assert {track.turns for track in observer._tracks._tracks.values()} == {3}
+
+
+def test_a_repeated_message_is_read_once():
+    known = {}
+    messages = [user("one"), {"role": "assistant", "content": [{"type": "text", "text": "two"}]}]
+    first = _view(messages, 0, known).messages
+    again = _view([*copy.deepcopy(messages), user("three")], 1, known).messages
+    assert [a is b for a, b in zip(first, again, strict=False)] == [True, True]
+    first[0].pack()
+    first[1].pack()
+    assert [m.raw for m in again] == [*messages, user("three")]
+    moved = _view([user("two"), user("one")], 2, known).messages
+    assert moved[1].path == "messages[1]"
+    assert moved[1].key == first[0].key
+
+
+def test_markers_of_a_repeated_message_are_its_own():
+    known = {}
+    plain, marked = user("one"), {**user("one"), "cache_control": {"type": "ephemeral"}}
+    longer = {**user("one"), "cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    found = [_view([message], row, known).messages[0] for row, message in enumerate((plain, marked, longer, plain))]
+    assert [m.raw for m in found] == [plain, marked, longer, plain]
+    assert [m.marked for m in found] == [False, True, True, False]
+    assert len({m.key for m in found}) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ({"role": "user", "content": "a"}, {"content": "a", "role": "user"}),
+        ({"role": "user", "content": 1}, {"role": "user", "content": True}),
+        ({"role": "user", "content": "1"}, {"role": "user", "content": 1}),
+        ({"role": "user", "content": "None"}, {"role": "user", "content": None}),
+        ({"role": "user", "content": "a"}, {"role": "user", "name": "content", "a": ""}),
+    ],
+)
+def test_messages_written_in_another_way_have_other_keys(one, two):
+    a, b = (_view([message], 0).messages[0] for message in (one, two))
+    assert a.key != b.key
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=4),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["role", "content", "cache_control"]), inner, max_size=3)
+        ),
+        max_leaves=6,
+    )
+)
+@settings(deadline=None)
+def test_a_packed_message_is_as_it_was_logged(raw):
+    one, two = (_view([user("first"), copy.deepcopy(raw)], row).messages[1] for row in (0, 1))
+    two.pack()
+    assert two.raw == raw
+    assert (one.key, one.size, one.said) == (two.key, two.size, two.said)
+
+
+@pytest.mark.parametrize("unit", ["10", "0.5, ", "1,", "A", "ab", "0.123456789,", "1 m, ", "/a", "a@", "x1-"])
+def test_texts_of_few_signs_are_compared_in_time(unit):
+    """Runs that fit anywhere are no reason to try every place; a hostile log must not take minutes."""
+    rng = random.Random(1)
+    earlier = unit * (6000 // len(unit))
+    later = "".join(rng.choice(unit + "7") if rng.random() < 0.1 else sign for sign in earlier)
+    start = time.process_time()
+    for _ in range(4):
+        assert _values.places(earlier, later)
+    assert time.process_time() - start < 2
+
+
+def test_two_long_lines_of_few_signs_meet_again():
+    earlier, later = "ab" * 150 + "END of it, here " + "ba" * 120, "ba" * 140 + "x" + "END of it, here " + "ba" * 120
+    end_a, end_b = _values._near(earlier, later)
+    assert earlier[end_a : end_a + 12] == later[end_b : end_b + 12]
+    assert _values._near("a" * 300, "b" * 300 + "a" * 5) is None
+
+
 def test_only_the_rules_that_are_wanted(tmp_path):
     path = tmp_path / "log.jsonl"
     bodies = conversation(lambda t: f"Now: 10:0{t}\n{RULES}")
@@ -331,8 +438,8 @@ _MESSAGES = st.lists(
 )
 
 
-def _view(messages, row):
-    return view(Request("x", row, Messages(messages), "openai-chat", body={"messages": messages}), row)
+def _view(messages, row, known=None):
+    return view(Request("x", row, Messages(messages), "openai-chat", body={"messages": messages}), row, known)
 
 
 @given(_MESSAGES, _MESSAGES)

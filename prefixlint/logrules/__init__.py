@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from prefixlint import redact
 from prefixlint.families import Grouper
@@ -19,7 +20,7 @@ from prefixlint.logrules._causes import Causes
 from prefixlint.logrules._hits import At, Hit
 from prefixlint.logrules._pieces import shown
 from prefixlint.logrules._tracks import MEMORY, Match, Tracks
-from prefixlint.logrules._view import View, view
+from prefixlint.logrules._view import Known, View, view
 from prefixlint.model import Request, Skip
 from prefixlint.redact import Redactor
 
@@ -69,13 +70,14 @@ class Observer:
     _tracks: Tracks = field(init=False)
     _causes: Causes = field(default_factory=Causes)
     _grouper: Grouper = field(default_factory=Grouper)
+    _known: Known = field(default_factory=WeakValueDictionary)
 
     def __post_init__(self) -> None:
         self._tracks = Tracks(self.memory)
 
     def see(self, request: Request, row: int, family: int | None = None) -> None:
         """Compare a request with those before it. `row` names it in the findings; `family` is its template if known."""
-        here = view(request, row)
+        here = view(request, row, self._known)
         if here is None:
             return
         family = self._grouper.add(request) if family is None else family

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from prefixlint.logrules._hits import At, Hit
@@ -18,12 +19,14 @@ LOOK_BACK = 20
 _LEAST = 512
 _LEAST_REPORTED = 4_096
 """Tokens under which no model (over which every model) of Anthropic caches: minimums are 512 to 4,096 by model."""
+_TEXTS = 32  # system texts that are remembered
 _CHARS = 3  # a token has at least about this many characters of English; used to be sure that a prompt is short
 
 
 def hits(view: View) -> Iterator[Hit]:
     """Give what a single request shows."""
-    for unit in view.head:
+    telling = [unit for unit in view.head if _is_telling(unit.text)]
+    for unit in telling:
         found = _ADDRESS.search(unit.text) if " at 0x" in unit.text else None
         if found is not None:
             where = At(unit.path, found.start(1), None, found[1])
@@ -32,7 +35,7 @@ def hits(view: View) -> Iterator[Hit]:
             key = ("PFX109", "address", lead)
             yield Hit("PFX109", "address", (1, found.start(1), 0), where, key, what, "", found[0], same=False, tail=1)
             break
-    if view.head:
+    if telling and telling[0] is view.head[0]:
         unit = view.head[0]
         header = pseudo_header(unit.text)
         if header is not None:
@@ -47,6 +50,12 @@ def hits(view: View) -> Iterator[Hit]:
         yield Hit("PFX501", "many", (3, 0, 0), where, ("PFX501", "many"), what, "", "", same=False)
     if markers:
         yield from _too_short(view, markers)
+
+
+@lru_cache(_TEXTS)
+def _is_telling(text: str) -> bool:
+    """Tell whether a text may hold something that a single request shows; most requests have the same few."""
+    return " at 0x" in text or pseudo_header(text) is not None
 
 
 def _too_short(view: View, markers: list[str]) -> Iterator[Hit]:

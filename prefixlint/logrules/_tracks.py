@@ -8,14 +8,14 @@ with the calls that they make on the side. Memory is bounded: the least recently
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from prefixlint.bodies import common_prefix
 from prefixlint.logrules import _values
-from prefixlint.logrules._view import Message, Said, View, packed
+from prefixlint.logrules._view import Message, Said, View
 
 MEMORY = 96_000_000
 """Characters of request bodies that are kept: the latest turn of each conversation."""
@@ -37,12 +37,13 @@ _ALIKE = 0.5  # of the shorter head
 
 @dataclass(slots=True)
 class Track:
-    """The latest turn of one conversation."""
+    """The latest turn of one conversation; `end` stands for all its messages, in their order."""
 
     number: int
     view: View
     family: int
     turns: int = 1
+    end: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +62,14 @@ class Tracks:
     latest: int = 0
     _tracks: OrderedDict[int, Track] = field(default_factory=OrderedDict)
     _by_message: dict[int, list[int]] = field(default_factory=dict)
+    _sessions: Counter[str | None] = field(default_factory=Counter)
+    _by_end: dict[int, list[int]] = field(default_factory=dict)
     _by_edge: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     _latest: dict[int, View] = field(default_factory=dict)
     _alias: dict[int, int] = field(default_factory=dict)
     _heads: dict[tuple[str, ...], OrderedDict[int, str]] = field(default_factory=dict)
     _pool: OrderedDict[tuple[str, Any], Any] = field(default_factory=OrderedDict)
-    _newest: tuple[int, int] = (0, 0)
+    _newest: int = 0
     _next: int = 0
     _kept: int = 0
 
@@ -80,27 +83,22 @@ class Tracks:
             match = Match(Track(track.number, track.view, track.family, track.turns), same=True)
         if track is not None and _goes_on(track.view, view):
             self._replace(track, view, family)
-            self._newest = track.number, family
         else:
             self._open(view, family)
-            self._newest = self._next, family
-        self._latest[family] = view
+        self._latest[family], self._newest = view, family
         return match, sibling
 
     def pack(self) -> None:
-        """Let go of what nothing will need of the request added last: all but what later ones are compared with."""
-        number, family = self._newest
-        view = self._latest[family] = self._packed(self._latest[family])
-        if number in self._tracks:
-            self._tracks[number].view = view
+        """Let go of what nothing will need of the request added last: all but what later ones are compared with.
 
-    def _packed(self, view: View) -> View:
-        """Give a view in less memory, that holds its tools and head in common with others that have the same ones."""
+        It holds its tools and head in common with other requests that have the same ones.
+        """
+        view = self._latest[self._newest]
         tools = self._pool.setdefault(("tools", view.tools_key), view.tools)
         head, text = self._pool.setdefault(("head", view.head), (view.head, view.head_text))
         while len(self._pool) > _POOL:
             self._pool.popitem(last=False)
-        return packed(view, tools, head, text)
+        view.pack(tools, head, text)
 
     def _family(self, view: View, family: int) -> int:
         """Join a family to one with nearly the same head: short heads with ids in them look like other templates."""
@@ -122,24 +120,37 @@ class Tracks:
         """Find the conversation that shares most messages; of equals the nearest in setting, then the latest."""
         if not view.messages:
             return self._longer_text(view)
+        if view.session is not None and not (self._sessions[view.session] or self._sessions[None]):
+            return None  # as `_may_be_one` says of each
+        return self._whole(view) or self._most(view) or self._changed_opening(view)
+
+    def _whole(self, view: View) -> Track | None:
+        """Find the longest conversation that a request repeats as it was from its beginning, as most do."""
+        ends = list(_ends(view.messages))
+        for end in reversed(ends):
+            best: tuple[tuple[int, ...], Track] | None = None
+            for number in self._by_end.get(end, ()):
+                track = self._tracks[number]
+                if _continues(track.view, view, len(track.view.keys)):
+                    rank = (*_nearness(track.view, view), number)
+                    best = (rank, track) if best is None or rank > best[0] else best
+            if best is not None:
+                return best[1]
+        return None
+
+    def _most(self, view: View) -> Track | None:
         best: tuple[tuple[int, ...], Track] | None = None
         for track in self._candidates(view):
             other = track.view
             shared = len(other.keys & view.keys)
-            leading = _leading(other, view)
-            if not _continues(other, view, shared) or not (leading or self._much(other, view, shared)):
+            if not _continues(other, view, shared) or not (
+                other.messages[0].key == view.messages[0].key or self._much(other, view, shared)
+            ):
                 continue
-            rank = (
-                int(leading == len(other.messages)),
-                shared,
-                -abs(len(other.messages) - shared),
-                int(other.head_text == view.head_text and other.tools_key == view.tools_key),
-                int(other.model == view.model) + int(other.tool_names == view.tool_names),
-                track.number,
-            )
+            rank = (shared, -abs(len(other.messages) - shared), *_nearness(other, view), track.number)
             if best is None or rank > best[0]:
                 best = rank, track
-        return best[1] if best is not None else self._changed_opening(view)
+        return best[1] if best is not None else None
 
     def _longer_text(self, view: View) -> Track | None:
         """Find the text prompt that this one goes on from."""
@@ -189,12 +200,14 @@ class Tracks:
     def _open(self, view: View, family: int) -> None:
         self._next += 1
         number = self.latest = self._next
-        self._tracks[number] = Track(number, view, family)
-        self._kept += view.size
+        track = self._tracks[number] = Track(number, view, family)
+        self._kept += view.weight
+        self._sessions[view.session] += 1
         self._index(number, view.messages)
         if not view.messages:
             _push(self._by_message.setdefault(_beginning(view.head_text), []), number)
         if view.messages:
+            self._ends_at(track, view)
             said = view.messages[0].said
             for edge in _edges(_opening(said)):
                 _push(self._by_edge.setdefault((said.role, edge), []), number)
@@ -204,26 +217,46 @@ class Tracks:
         """Let a conversation go on. Its known messages stay in the index, new ones join them."""
         known = track.view.keys
         self._index(track.number, [message for message in view.messages if message.key not in known])
-        self._kept += view.size - track.view.size
+        self._kept += view.weight - track.view.weight
+        self._sessions[view.session] += 1
+        self._leave(track.view.session)
+        if view.messages:
+            _remove(self._by_end, track.end, track.number)
+            self._ends_at(track, view)
         track.view, track.family, track.turns = view, family, track.turns + 1
         self.latest = track.number
         self._tracks.move_to_end(track.number)
         self._forget()
 
-    def _index(self, number: int, messages: tuple[Message, ...] | list[Message]) -> None:
+    def _leave(self, session: str | None) -> None:
+        self._sessions[session] -= 1
+        if not self._sessions[session]:
+            del self._sessions[session]
+
+    def _ends_at(self, track: Track, view: View) -> None:
+        *_, track.end = _ends(view.messages)
+        _push(self._by_end.setdefault(track.end, []), track.number)
+
+    def _index(self, number: int, messages: Iterable[Message]) -> None:
         for message in messages:
             _push(self._by_message.setdefault(message.key, []), number)
 
     def _forget(self) -> None:
         while self._kept > self.memory and len(self._tracks) > 1:
             number, track = self._tracks.popitem(last=False)
-            self._kept -= track.view.size
+            self._kept -= track.view.weight
+            self._leave(track.view.session)
+            _remove(self._by_end, track.end, number)
             for message in track.view.messages:
-                numbers = self._by_message.get(message.key)
-                if numbers is not None and number in numbers:
-                    numbers.remove(number)
-                    if not numbers:
-                        del self._by_message[message.key]
+                _remove(self._by_message, message.key, number)
+
+
+def _remove(index: dict[int, list[int]], key: int, number: int) -> None:
+    numbers = index.get(key)
+    if numbers is not None and number in numbers:
+        numbers.remove(number)
+        if not numbers:
+            del index[key]
 
 
 def _push(numbers: list[int], number: int) -> None:
@@ -256,6 +289,13 @@ def _goes_on(earlier: View, later: View) -> bool:
     return not later.messages or len(later.messages) > len(earlier.messages) or earlier.messages[-1].key in later.keys
 
 
+def _nearness(earlier: View, later: View) -> tuple[int, int]:
+    return (
+        int(earlier.head_text == later.head_text and earlier.tools_key == later.tools_key),
+        int(earlier.model == later.model) + int(earlier.tool_names == later.tool_names),
+    )
+
+
 def _edges(text: str) -> Iterator[str]:
     """Give the ends of a text by which it is found again: `<` marks its end, `>` its beginning."""
     stripped = text.strip()
@@ -271,14 +311,12 @@ def _beginning(text: str) -> int:
     return hash(("text", text[:_SAME]))
 
 
-def _leading(earlier: View, later: View) -> int:
-    """Count the messages that both begin with."""
-    count = 0
-    for x, y in zip(earlier.messages, later.messages, strict=False):
-        if x.key != y.key:
-            break
-        count += 1
-    return count
+def _ends(messages: Iterable[Message]) -> Iterator[int]:
+    """Give for each message what stands for it and all before it."""
+    end = 0
+    for message in messages:
+        end = hash((end, message.key))
+        yield end
 
 
 def _rewritten(earlier: View, later: View, opening: str) -> bool:

@@ -22,6 +22,7 @@ _RESYNC = 12  # equal characters behind a value after which the texts have met a
 _PLACES = 12  # differences of one text that are told apart
 _JSON_STARTS = 40
 _LINE = 600  # characters of a line in which two values are looked for
+_ALIGNED = 30_000  # pairs of equal characters up to which two lines are aligned; of English, some 700 characters
 _REACH = 40_000  # characters behind a difference in which texts may meet again
 _LINES = 600
 _LISTED = 60  # lines of a list that are looked through for another order
@@ -57,7 +58,8 @@ _TIME = (
 )
 _COLON_TIME = _TIME.replace("[:h.](", ":(", 1)
 _UNIT = r"(?:s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|wks?|weeks?|months?|years?)"
-_AMOUNT = rf"(?:\d+(?:[.,]\d+)?\s?{_UNIT}\b[\s,]*(?:and\s+)?)+|(?:a|an|one|a few|several)\s+{_UNIT}\s"
+# What is taken whole (`++`) could not match shorter either: long runs of digits are read once and not once a digit.
+_AMOUNT = rf"(?:\d++(?:[.,]\d++)?\s?{_UNIT}\b[\s,]*(?:and\s+)?)+|(?:a|an|one|a few|several)\s+{_UNIT}\s"
 
 # The order matters: the first kind that both texts have at the difference is taken.
 _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -72,7 +74,7 @@ _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "age",
         re.compile(
             rf"(?:age|uptime|elapsed|idle|updated|modified|seen|active|last \w+|since|running)\b[\w ]{{0,12}}[:=(]?\s*"
-            rf"(?:{_AMOUNT}|\d+(?:\.\d+)?\s?{_UNIT}\b)",
+            rf"(?:{_AMOUNT}|\d++(?:\.\d++)?\s?{_UNIT}\b)",
             re.IGNORECASE,
         ),
     ),
@@ -81,11 +83,11 @@ _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("clock", re.compile(rf"(?<![\d:.]){_COLON_TIME}(?:,?\s+(?:on\s+)?{_DATE})?(?![\d:])")),
     ("clock", re.compile(r"(?<![\w.])1[5-9]\d{8}(?:\d{3}|\d{6}|\d{9}|\.\d{1,9})?(?!\w|\.\d)")),
     ("date", re.compile(_DATE)),
-    ("email", re.compile(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}")),
+    ("email", re.compile(r"[A-Za-z0-9._%+-]{1,64}+@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}")),
     ("uuid", re.compile(r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b")),
     ("url", re.compile(r"\bhttps?://[^\s\"'<>)\]]+")),
-    ("path", re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?(?:[\\/][\w.@+-]+){2,}[\\/]?|\b[\w.-]+(?:/[\w.-]+){2,}")),
-    ("ratio", re.compile(r"\d[\d.,_]*\s?%|\d[\d.,_]*\s*(?:/|of|out of)\s*\d[\d.,_]*")),
+    ("path", re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?(?:[\\/][\w.@+-]++){2,}[\\/]?|\b[\w.-]++(?:/[\w.-]++){2,}")),
+    ("ratio", re.compile(r"\d[\d.,_]*+\s?%|\d[\d.,_]*+\s*(?:/|of|out of)\s*\d[\d.,_]*")),
     ("ip", re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?(?![\d.])")),
     ("version", re.compile(r"\bv?\d+\.\d+\.\d+[\w.+-]*")),
     ("token", re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z_-]*\d)(?=[\d_-]*[A-Za-z])[A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)*")),
@@ -414,16 +416,32 @@ def _resync(earlier: str, i: int, later: str, j: int) -> tuple[int, int]:
         return len(earlier), len(later)
     line_a, line_b = a.partition("\n"), b.partition("\n")
     if line_a[2][:_RESYNC] == line_b[2][:_RESYNC] and max(len(line_a[0]), len(line_b[0])) <= _LINE:
-        near = SequenceMatcher(None, line_a[0], line_b[0], autojunk=False).get_matching_blocks()
-        for block in near:
-            if block.size >= _RESYNC:
-                return i + block.a, j + block.b
+        near = _near(line_a[0], line_b[0])
+        if near is not None:
+            return i + near[0], j + near[1]
         return i + len(line_a[0]), j + len(line_b[0])
     met = _next_line(a.splitlines(keepends=True)[:_LINES], b.splitlines(keepends=True)[:_LINES])
     if met is not None:
         return i + met[0], j + met[1]
     tail = common_prefix(earlier[i:][::-1], later[j:][::-1])
     return len(earlier) - tail, len(later) - tail
+
+
+def _near(a: str, b: str) -> tuple[int, int] | None:
+    """Give where two lines have the first run of _RESYNC characters in common, as they align best."""
+    if len(a) * len(b) > _ALIGNED and _pairs(a, b) > _ALIGNED:  # a few signs only, each of which fits everywhere
+        ends = range(len(b) - _RESYNC, -1, -1)
+        places = {b[at : at + _RESYNC]: at for at in ends}
+        met = ((at, places[a[at : at + _RESYNC]]) for at in range(len(a)) if a[at : at + _RESYNC] in places)
+        return min(met, key=sum, default=None)
+    blocks = SequenceMatcher(None, a, b, autojunk=False).get_matching_blocks()
+    return next(((block.a, block.b) for block in blocks if block.size >= _RESYNC), None)
+
+
+def _pairs(a: str, b: str) -> int:
+    """Count the pairs of equal characters of two texts."""
+    ours, theirs = Counter(a), Counter(b)
+    return sum(count * theirs[sign] for sign, count in ours.items())
 
 
 def _next_line(a: list[str], b: list[str]) -> tuple[int, int] | None:

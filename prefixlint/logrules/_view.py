@@ -6,8 +6,8 @@ one shape. What cannot be read as a conversation (text prompts) is a head withou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -32,34 +32,37 @@ class Unit:
 class Message:
     """One message as logged. `raw` is never changed; `key` is equal exactly where the logged text is, markers aside.
 
-    `size` are the characters of the message as logged, roughly; `marked` says that it carries cache markers.
+    `weight` are the characters that it keeps in memory; `marked` says that it carries cache markers.
     """
 
-    __slots__ = ("_data", "_raw", "_said", "_written", "key", "marked", "path", "size")
+    __slots__ = ("__weakref__", "_json", "_raw", "_said", "key", "marked", "path", "weight")
 
-    def __init__(self, path: str, raw: Any) -> None:
+    def __init__(self, path: str, raw: Any, identity: _Identity | None = None) -> None:
         self.path, self._raw = path, raw
-        try:
-            self._data, self._written = orjson.dumps(raw), True
-        except TypeError:
-            self._data, self._written = dumps(raw), False
-        data = self._data
-        self.size = len(data)
-        self.marked = has_markers(data)
-        self.key = hash(dumps(unmarked(raw)) if self.marked else data)
+        self.key, self.marked, self.weight, self._json = identity or _identity(raw)
         self._said: Said | None = None
 
     @property
     def raw(self) -> Any:
         """The message as logged."""
-        return orjson.loads(self._data) if self._raw is None and self._written else self._raw
+        return self._raw if self._json is None or self._raw is not None else orjson.loads(self._json)
+
+    @property
+    def size(self) -> int:
+        """The characters of the message as logged, roughly."""
+        return len(dumps(self._raw) if self._json is None else self._json)
 
     def pack(self) -> None:
         """Keep the message as JSON only, in a third of the memory, since most messages are never looked at again."""
-        if self._written:
-            self._raw = None
-            self._data = memoryview(self._data).tobytes()  # a copy: what orjson writes takes up more than its length
         self._said = None
+        if self._raw is None:
+            return
+        try:
+            data = orjson.dumps(self._raw) if self._json is None else self._json
+        except TypeError:
+            return
+        self._json = memoryview(data).tobytes()  # a copy: what orjson writes takes up more than its length
+        self._raw = None
 
     @property
     def said(self) -> Said:
@@ -67,6 +70,34 @@ class Message:
         if self._said is None:
             self._said = said(unmarked(self.raw) if self.marked else self.raw)
         return self._said
+
+
+_Identity = tuple[int, bool, int, bytes | None]
+"""What a message is known by: its key, whether it is marked, its weight, and its JSON where that was written."""
+_PLAIN = frozenset({str})
+
+
+def _identity(raw: Any) -> _Identity:
+    key = _plain_key(raw)
+    if key is not None:
+        return key, False, sum(map(len, raw.values())), None
+    try:
+        data = orjson.dumps(raw)
+    except TypeError:
+        text = dumps(raw)
+        return hash(text), has_markers(text), len(text), None
+    if not has_markers(data):
+        return hash(data), False, len(data), data
+    bare_raw = unmarked(raw)
+    key = _plain_key(bare_raw)
+    return hash(dumps(bare_raw)) if key is None else key, True, len(data), data
+
+
+def _plain_key(raw: Any) -> int | None:
+    """Give the key of a message that is texts by name, which most are: faster than to write it as JSON."""
+    if type(raw) is dict and MARKERS.isdisjoint(raw) and _PLAIN.issuperset(map(type, raw.values())):
+        return hash((*raw, *raw.values()))
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +129,13 @@ class Said:
     media: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class View:
     """A request taken apart. `line` is 1-based, `row` its number in the run; `settings` stand around the prompt.
 
     `head_text` is the system text as one string, `tools_key` stands for the tools byte for byte and `keys` for the
-    messages, markers aside. `size` are the characters of head and messages; `marked` says that there may be markers.
+    messages, markers aside. `weight` are the characters of head and messages that are kept in memory; `marked` says
+    that there may be markers. Nothing of a view changes but that it is packed, when no rule looks at it any more.
     """
 
     row: int
@@ -126,18 +158,22 @@ class View:
     tool_names: tuple[str, ...] = ()
     tools_key: int = 0
     keys: frozenset[int] = frozenset()
-    size: int = 0
+    weight: int = 0
     marked: bool = False
 
+    @property
+    def size(self) -> int:
+        """The characters of head and messages."""
+        return len(self.head_text) + sum(message.size for message in self.messages)
 
-def packed(view: View, tools: Sequence[Any], head: tuple[Unit, ...], head_text: str) -> View:
-    """Give a view for later comparisons, in less memory: without the body, its messages as JSON.
+    def pack(self, tools: Sequence[Any], head: tuple[Unit, ...], head_text: str) -> None:
+        """Keep what later requests are compared with, in less memory: no body, and the messages as JSON.
 
-    `tools`, `head` and `head_text` are the view's own, or equal ones that other views hold as well.
-    """
-    for message in view.messages:
-        message.pack()
-    return replace(view, body=None, tools=tools, head=head, head_text=head_text)
+        `tools`, `head` and `head_text` are the view's own, or equal ones that other views hold as well.
+        """
+        for message in self.messages:
+            message.pack()
+        self.body, self.tools, self.head, self.head_text = None, tools, head, head_text
 
 
 def has_markers(data: bytes) -> bool:
@@ -186,7 +222,11 @@ def tool_name(tool: Any) -> str:
     return str(tool.get("type", ""))
 
 
-def view(request: Request, row: int) -> View | None:
+Known = MutableMapping[tuple[int, str], Message]
+"""Messages by key and path: those that a request repeats are taken from here."""
+
+
+def view(request: Request, row: int, known: Known | None = None) -> View | None:
     """Take a request apart; None where its log holds no text to compare."""
     content, body = request.content, request.body
     if isinstance(content, Text):
@@ -206,10 +246,21 @@ def view(request: Request, row: int) -> View | None:
         if not messages and isinstance(item, dict) and item.get("role") in _SYSTEM_ROLES:
             head += _texts(f"{at}.content", item.get("content"))
         else:
-            messages.append(Message(at, item))
+            messages.append(Message(at, item) if known is None else _known(known, at, item))
     return _made(
         request, row, body, tools=tools or (), tools_path=tools_path, head=tuple(head), messages=tuple(messages)
     )
+
+
+def _known(known: Known, path: str, raw: Any) -> Message:
+    identity = _identity(raw)
+    if identity[1]:
+        return Message(path, raw, identity)  # the markers of a repeated message may be other ones
+    place = identity[0], path
+    message = known.get(place)
+    if message is None:
+        message = known[place] = Message(path, raw, identity)
+    return message
 
 
 def _is_body(body: Any) -> bool:
@@ -263,7 +314,7 @@ def _made(
         tool_names=tuple(tool_name(tool) for tool in tools),
         tools_key=hash(dumps(unmarked(list(tools))) if marked_tools else data) if tools else 0,
         keys=frozenset(message.key for message in messages),
-        size=len(head_text) + sum(message.size for message in messages),
+        weight=len(head_text) + sum(message.weight for message in messages),
         marked=marked_tools or any(m.marked for m in messages) or _marked_head(body),
     )
 
