@@ -22,6 +22,7 @@ _COMMANDS = {
     "assert": ("prefixlint.cli_assert", "check_shared", "Fail unless two prompts share a prefix of a stated length."),
     "schema": ("prefixlint.cli_schema", "schema", "The JSON Schema of an output, or the list."),
     "report": ("prefixlint.cli_report", "report", "A saved result (--format json) in another format."),
+    "probe": ("prefixlint.cli_probe", "probe", "A running server's cache rules, found by small salted experiments."),
     "watch": (
         "prefixlint.cli_watch",
         "watch",

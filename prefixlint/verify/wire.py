@@ -179,15 +179,18 @@ class Server:
         """Send JSON, or nothing, to a path; gives any status. Raises ServerError where no whole answer came."""
         return self._ask("POST", path, body, timeout or self.timeout)
 
-    def stream(self, path: str, body: bytes) -> Streamed:
-        """Send JSON to a path and take the events of the answer. What goes wrong is in the result, never raised."""
+    def stream(self, path: str, body: bytes, begun: threading.Event | None = None) -> Streamed:
+        """Send JSON to a path and take the events of the answer. What goes wrong is in the result, never raised.
+
+        `begun` is set when the first event is there.
+        """
         called = time.perf_counter()
         request = self._request("POST", path, body)
         taken = _Taken(called)
         exchange: _Exchange | None = None
         try:
             exchange, headers = self._begin("POST", request, self.timeout, taken)
-            self._take(exchange, headers, taken)
+            self._take(exchange, headers, taken, begun)
         except (OSError, http.client.HTTPException, ValueError) as error:
             exchange = taken.exchange
             taken.failure = self._failed(error, self.timeout, exchange)
@@ -244,7 +247,7 @@ class Server:
                 self._answered = True
                 return exchange, headers
 
-    def _take(self, exchange: _Exchange, headers: dict[str, str], taken: _Taken) -> None:
+    def _take(self, exchange: _Exchange, headers: dict[str, str], taken: _Taken, begun: threading.Event | None) -> None:
         """Read the events of an answer into `taken`, or what it is instead."""
         response, raw = exchange.response, exchange.raw
         taken.status = response.status
@@ -260,6 +263,9 @@ class Server:
                     ended = True
                 else:
                     taken.events.append((raw.last, event))
+            if begun is not None and taken.events:
+                begun.set()
+                begun = None
             if parser.held > _LARGEST:
                 raise http.client.HTTPException
             if ended and not response.isclosed():
