@@ -221,6 +221,15 @@ def at(value, path):
     return value
 
 
+def probed():
+    """What a probe of a server finds."""
+    from .fakeserver import FakeServer
+    from .test_verify_probe import Cache, Rules
+
+    with FakeServer(Cache(Rules(block_label=16))) as server:
+        return output("probe", "probe", server.url, "--wait", "0", "-q")
+
+
 @pytest.mark.parametrize("name", schemas.names())
 def test_a_schema_is_tight(name, project, tmp_path):
     """Whatever is added to an output, left out of it or turned into something else is seen."""
@@ -232,7 +241,9 @@ def test_a_schema_is_tight(name, project, tmp_path):
         "assert": ("assert", "log.jsonl#1", "log.jsonl#2", "--min-shared", "1"),
         "watch": ("watch", str(ROOT / "fixtures" / "metrics" / "vllm.txt"), "--fail-under", "1"),
     }
-    if name == "request":
+    if name == "probe":
+        document = fits(name, trimmed(probed()))
+    elif name == "request":
         run("analyze", "log.jsonl", "--requests-out", "r.jsonl")
         document = json.loads(Path("r.jsonl").read_text(encoding="utf-8").splitlines()[1])
     elif name == "verify":
