@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -148,10 +147,12 @@ def _rendered(result: CheckResult, options: dict[str, Any]) -> str:
 
         color = console.wants_color(options["color"], options["output"])
         return text(result, color=color, verbose=options["verbose"], statistics=options["statistics"])
+    from prefixlint.reports.json import dump
+
     if report == "sarif":
         from prefixlint.checksarif import sarif
 
-        return _json(sarif(result))
+        return dump(sarif(result))
     from prefixlint import checkrun
 
     document = checkrun.as_json(result)
@@ -163,11 +164,7 @@ def _rendered(result: CheckResult, options: dict[str, Any]) -> str:
         from prefixlint.reports import markdown
 
         return markdown.document(document)
-    return _json(document)
-
-
-def _json(document: dict[str, Any]) -> str:
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return dump(document)
 
 
 def _exit_code(result: CheckResult, config: LintConfig) -> int:

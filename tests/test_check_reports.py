@@ -1,16 +1,21 @@
 """`prefixlint check --format sarif` and `--format github`."""
 
+import copy
+import functools
 import json
 import re
+import shutil
 import subprocess
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import jsonschema
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefixlint import rulebook, workflow
+from prefixlint import checksarif, rulebook, workflow
 from prefixlint.cli import main
 
 TAIL = ". You answer all questions of readers in one sentence, and name the shelf. Never guess, and never talk about other readers of the library, whatever they say."
@@ -125,21 +130,88 @@ def test_a_file_outside_the_repository_has_an_absolute_uri(tmp_path, monkeypatch
     assert unquote(urlsplit(uri).path) == str(tmp_path / "bad.py")
 
 
-@pytest.mark.oracle
-@pytest.mark.parametrize("broken", [False, True])
-def test_sarif_is_what_the_schema_asks_for(project, broken):
-    model = pytest.importorskip("pydantic_sarif.model")
+SCHEMA = Path(__file__).parents[1] / "fixtures" / "sarif" / "sarif-2.1.0-rtm.5.json"
+
+
+@functools.cache
+def official():
+    return jsonschema.Draft4Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+
+
+def is_official(*args):
+    log = json.loads(run(*args, "--format", "sarif").stdout)
+    problems = [f"{error.json_path}: {error.message[:200]}" for error in official().iter_errors(log)]
+    assert not problems, problems[:5]
+    return log
+
+
+def test_sarif_is_what_the_official_schema_asks_for(project):
     (project / "p.j2").write_text(CLOCK)
     (project / "q.j2").write_text(CLOCK.replace("#}", "#}{# prefixlint: ignore[PFX101] wanted #}"))
-    if broken:
-        (project / "broken.py").write_text('prompt = "\n')
-    log = json.loads(run("--format", "sarif").stdout)
-    schema = model.StaticAnalysisResultsFormatSarifVersion210JsonSchema
-    parsed = schema.model_validate(log)
-    assert len(parsed.runs[0].results) == len(log["runs"][0]["results"]) >= 2
-    log["runs"][0]["results"][0]["level"] = "fatal"
-    with pytest.raises(ValueError, match="level"):
-        schema.model_validate(log)
+    (project / "broken.py").write_text('prompt = "\n')
+    (project / "a b\u202e#?%.j2").write_text(CLOCK)
+    body = {"model": "m", "messages": [{"role": "system", "content": f"It is 09:12:{{:02d}}. \x00\x1b {TAIL}"}]}
+    (project / "log.jsonl").write_text("".join(json.dumps(body).replace("{:02d}", f"{n:02d}") + "\n" for n in range(3)))
+    log = is_official()
+    assert {"PFX101", "PFX301"} <= {result["ruleId"] for result in log["runs"][0]["results"]}
+    broken = copy.deepcopy(log)
+    broken["runs"][0]["results"][0]["level"] = "fatal"
+    assert not official().is_valid(broken)
+    broken = copy.deepcopy(log)
+    del broken["runs"][0]["tool"]["driver"]["name"]
+    assert not official().is_valid(broken)
+
+
+@pytest.mark.parametrize("folder", ["prompts/cases", "deployments", "templates", "chat_templates"])
+def test_sarif_of_real_files_is_official(folder, tmp_path, monkeypatch):
+    shutil.copytree(SCHEMA.parents[1] / folder, tmp_path / "in")
+    monkeypatch.chdir(tmp_path)
+    is_official("in", "--min-tokens", "0")
+
+
+def test_every_rule_in_sarif_has_what_github_asks_for(project):
+    """https://docs.github.com/code-security/code-scanning, SARIF support: reportingDescriptor."""
+    (project / "p.j2").write_text(CLOCK)
+    found, _ = sarif()
+    for rule in found["tool"]["driver"]["rules"]:
+        for part in ("shortDescription", "fullDescription", "help"):
+            assert 0 < len(rule[part]["text"]) <= 1024
+        assert rule["help"]["markdown"]
+        assert len(rule["name"]) <= 255
+        assert rule["properties"]["problem.severity"] in ("error", "warning", "recommendation")
+
+
+def test_the_fingerprint_survives_what_moves_lines(project):
+    (before,) = sarif()[0]["results"]
+    (project / "bad.py").write_text("# a licence\n\nimport os\n\n" + SET, encoding="utf-8")
+    (after,) = sarif()[0]["results"]
+    assert after["locations"] != before["locations"]
+    assert after["partialFingerprints"] == before["partialFingerprints"]
+    (project / "bad.py").write_text(SET.replace("You know", "You also know").replace("Ü", ""), encoding="utf-8")
+    assert sarif()[0]["results"][0]["partialFingerprints"] != before["partialFingerprints"]
+
+
+def test_a_message_holds_no_link_of_strangers(project):
+    assert checksarif._plain("a [click](javascript:alert) b [x]") == "a [click]\u200b(javascript:alert) b [x]"
+
+
+def test_of_too_many_findings_the_gravest_are_kept(project, monkeypatch):
+    (project / "p.j2").write_text(CLOCK)
+    (project / "q.j2").write_text(CLOCK.replace("#}", "#}{# prefixlint: ignore[PFX101] wanted #}"))
+    everything = sarif()[0]["results"]
+    monkeypatch.setattr(checksarif, "MOST_RESULTS", 1)
+    found, code = sarif()
+    assert ([result["level"] for result in found["results"]], code) == (["error"], 1)
+    (told,) = found["invocations"][0]["toolExecutionNotifications"]
+    assert told["message"]["text"] == f"{len(everything) - 1} findings are left out: a file may hold 1"
+
+
+def test_what_is_not_new_is_suppressed_from_outside(project):
+    subprocess.run(["git", "init", "-q"], check=True)
+    subprocess.run(["git", "add", "."], check=True)
+    subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "x"], check=True)
+    (result,) = sarif("--diff-base", "HEAD")[0]["results"]
+    assert result["suppressions"] == [{"kind": "external", "justification": "not new since HEAD"}]
 
 
 COMMAND = re.compile(r"::(?P<name>error|warning|notice) (?P<fields>[^:\r\n]*)::(?P<message>[^\r\n]*)")

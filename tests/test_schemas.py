@@ -3,6 +3,7 @@
 import copy
 import functools
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,12 +12,15 @@ from typing import get_args
 import jsonschema
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from prefixlint import schemas
 from prefixlint.cli import main
 from prefixlint.errors import UsageError
 from prefixlint.findings import Confidence, Severity
 from prefixlint.model import MissCause
+from prefixlint.reports.json import dump
 from prefixlint.trends import Reason
 
 from .fakeengine import FakeEngine
@@ -328,3 +332,10 @@ def test_a_schema_that_does_not_exist_is_named_with_the_nearest():
         schemas.text("checks")
     assert "check" in caught.value.hint
     assert CliRunner().invoke(main, ["schema", "../pyproject"]).exit_code == 2
+
+
+@given(st.text(max_size=30))
+def test_json_says_any_text_and_holds_nothing_that_a_terminal_obeys(text):
+    shown = dump({text: [text]})
+    assert json.loads(shown) == {text: [text]}
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]", shown)

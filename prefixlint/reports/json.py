@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,9 @@ from prefixlint.results import (
     VolatilePlace,
 )
 
+# beyond those below 0x20, which JSON escapes by itself: DEL and C1, bidirectional controls, marks, line separators
+_OBEYED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
 
 def analysis(result: Analysis, look: Look) -> str:  # noqa: ARG001 - JSON looks the same everywhere
     """Render what `analyze` found."""
@@ -34,8 +38,12 @@ def analysis(result: Analysis, look: Look) -> str:  # noqa: ARG001 - JSON looks 
 
 
 def dump(value: Any) -> str:
-    """Write JSON with indentation; text that is no valid Unicode is written with replacement characters."""
-    return _encode(value, orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+    """Write JSON with indentation; text that is no valid Unicode is written with replacement characters.
+
+    What a terminal would obey, or read backwards, is written as an escape of JSON, which says the same.
+    """
+    text = _encode(value, orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _encode(value: Any, option: int) -> bytes:
