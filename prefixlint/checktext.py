@@ -20,16 +20,21 @@ def text(result: CheckResult, *, color: bool = False, verbose: bool = False, sta
     shown = [f for f in result.findings if verbose or f.severity > Severity.INFO]
     blocks = [_block(finding, result, color=color) for finding in shown]
     for error in result.errors:
-        place = f"{error.path}:{error.line}" if error.line else error.path
+        place = _plain(f"{error.path}:{error.line}" if error.line else error.path)
         blocks.append(
-            f"{_paint('error', 'error', color)}[{error.slug}]: {place}: {error.message}\n"
+            f"{_paint('error', 'error', color)}[{error.slug}]: {place}: {_plain(error.message)}\n"
             if place
-            else f"{_paint('error', 'error', color)}[{error.slug}]: {error.message}\n"
+            else f"{_paint('error', 'error', color)}[{error.slug}]: {_plain(error.message)}\n"
         )
     if statistics:
         blocks.append(_statistics(result))
     blocks.append(_footer(result, hidden=len(result.findings) - len(shown)))
     return "\n".join(blocks)
+
+
+def _plain(text: str) -> str:
+    """Show what a file or its name says so that no terminal obeys it."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _paint(word: str, name: str, color: bool) -> str:
@@ -39,14 +44,14 @@ def _paint(word: str, name: str, color: bool) -> str:
 def _logged(finding: Finding, at: At, *, color: bool) -> str:
     """Show a finding of a log: where the two requests part, and both values one below the other."""
     word = finding.severity.word
-    what = finding.message.split(" (", 1)[0]
+    what = _plain(finding.message.split(" (", 1)[0])
     lines = [
         f"{_paint(f'{word}[{finding.rule.code}]', word, color)}: {_paint(what, 'bold', color)}",
-        f" --> {finding.span.path}:{at.line}: {at.path}, character {at.char}",
+        f" --> {_plain(finding.span.path)}:{at.line}: {_plain(at.path)}, character {at.char}",
     ]
     if finding.values:
         for line, value in zip((at.other_line, at.line), finding.values, strict=True):
-            shown = "".join(character if character.isprintable() else "?" for character in value)
+            shown = _plain(value)
             lines.append(f"  {_paint(f'line {line}:', 'dim', color)} {shown or '(nothing)'}")
     lines.append(f"  = in {many(finding.requests or 1, 'request')}")
     if finding.help:
@@ -67,15 +72,15 @@ def _block(finding: Finding, result: CheckResult, *, color: bool) -> str:
     carets = " " * (column - 1 - shift) + "^" * max(1, min(stop - column, len(source) - (column - 1 - shift)))
     bar = _paint("|", "dim", color)
     lines = [
-        f"{_paint(f'{word}[{finding.rule.code}]', word, color)}: {_paint(finding.message, 'bold', color)}",
-        f"{' ' * width}--> {finding.span.path}:{line}:{column}{_cell(finding, data)}",
+        f"{_paint(f'{word}[{finding.rule.code}]', word, color)}: {_paint(_plain(finding.message), 'bold', color)}",
+        f"{' ' * width}--> {_plain(finding.span.path)}:{line}:{column}{_cell(finding, data)}",
         f"{' ' * width} {bar}",
         f"{line} {bar} {source}",
         f"{' ' * width} {bar} {_paint(carets, word, color)}",
     ]
     for related in finding.related:
         where, at = position(result.files.get(related.span.path, b""), related.span.start)
-        lines.append(f"{' ' * width} = note: {related.span.path}:{where}:{at}: {related.message}")
+        lines.append(f"{' ' * width} = note: {_plain(related.span.path)}:{where}:{at}: {_plain(related.message)}")
     if finding.help:
         lines.append(f"{' ' * width} = help: {finding.help}")
     if finding.fix is not None:
@@ -98,7 +103,7 @@ def _source_line(data: bytes, offset: int, column: int) -> tuple[str, int]:
     source = data[start : stop if stop >= 0 else len(data)].decode("utf-8", "replace").rstrip("\r")
     shift = max(0, min(column - 1 - _MAX_LINE // 2, len(source) - _MAX_LINE)) if len(source) > _MAX_LINE else 0
     kept = source[shift : shift + _MAX_LINE].replace("\t", " ")
-    return "".join(character if character.isprintable() else "?" for character in kept), shift
+    return _plain(kept), shift
 
 
 def _statistics(result: CheckResult) -> str:

@@ -270,3 +270,13 @@ def test_any_text_survives_as_one_command(message, fields):
     plain = lambda text: re.sub("%25|%0D|%0A|%3A|%2C", lambda m: undo[m[0]], text)  # noqa: E731
     assert plain(rest) == message
     assert {key: plain(value) for key, value in (pair.split("=", 1) for pair in head.split(","))} == fields
+
+
+def test_no_terminal_obeys_a_file_name(project):
+    evil = "\x1b[31m\u202e\x9b.j2"
+    (project / evil).write_text(CLOCK)
+    (project / "b\x1b]0;x\x07.py").write_text('prompt = "\n')
+    shown = run().stdout
+    assert "?[31m??.j2:2:1" in shown
+    assert not set("\x1b\u202e\x9b\x07") & set(shown)
+    assert not set("\x1b\u202e\x9b\x07") & set(run("--format", "sarif").stdout + run("--format", "markdown").stdout)
