@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import threading
+from pathlib import Path
 
 
 def main() -> None:
@@ -16,6 +17,7 @@ def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--model", required=True)
     options.add_argument("--port", type=int, required=True)
+    options.add_argument("--chat-template", help="a file; else the model's own")
     options.add_argument("--slots", type=int, default=1)
     options.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     options.add_argument("--context", type=int, default=0, help="0: the model's own")
@@ -32,6 +34,8 @@ def main() -> None:
     params.n_ctx = given.context
     params.cache_ram_mib = given.host_cache
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = given.threads
+    if given.chat_template:
+        params.chat_template = Path(given.chat_template).read_text(encoding="utf-8")
     params.endpoint_metrics = True
     params.ui = False
     server = xllamacpp.Server(params)  # must live as long as it is to answer
