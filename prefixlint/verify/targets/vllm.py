@@ -59,8 +59,11 @@ def about(server: Server) -> About:
 
 
 def chat(body: Mapping[str, Any], ask: Ask) -> tuple[str, dict[str, Any]]:
-    """Use the chat route."""
-    return "/v1/chat/completions", _extended(_bodies.chat(body, ask), _bodies.salt_of(body, ask), ask)
+    """Use the chat route. Without a choice of tools the prompt is the same, and no parser of calls is asked for."""
+    sent = _bodies.chat(body, ask)
+    if sent.get("tools") and sent.get("tool_choice", "auto") == "auto":
+        sent["tool_choice"] = "none"
+    return "/v1/chat/completions", _extended(sent, _bodies.salt_of(body, ask), ask)
 
 
 def by_ids(ids: list[int], ask: Ask) -> tuple[str, dict[str, Any]]:
