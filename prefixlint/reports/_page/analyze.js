@@ -126,7 +126,7 @@ function families(result, state) {
     const fall = list(result.waterfall).find((each) => each.family === one.id && each.engine === state.engine);
     const holder = el("div", { class: "inside" });
     let filled = false;
-    const open_ = () => { if (!filled) { filled = true; add(holder, [template(one), fall && list(fall.steps).some((step) => step.kind === "fix") ? el("div", {}, el("h4", {}, "What fixing gives this family"), waterfall(result, state, fall)) : null]); } };
+    const open_ = () => { if (!filled) { filled = true; add(holder, [template(one), fall && list(fall.steps).some((step) => step.kind === "fix") ? el("div", {}, el("h3", {}, "What fixing gives this family"), waterfall(result, state, fall)) : null]); } };
     if (open) open_();
     return el("details", { class: "family", open, ontoggle: (event) => { if (event.target.open) open_(); } },
       el("summary", {}, el("span", { class: "who" }, el("b", {}, one.name), one.model ? el("small", {}, one.model) : null),
@@ -220,7 +220,7 @@ function misses(result) {
     grid(["Prompt tokens", ...engines.map((one) => one.engine)], [
       ...used.map((kind) => [words[kind] ?? kind, ...engines.map((one) => `${count(tokens(one, kind))} (${percent(tokens(one, kind) / one.prompt_tokens)})`)]),
       ["hit rate by blocks", ...engines.map((one) => percent(one.hit_rate_blocks))], ["mean of the requests' rates", ...engines.map((one) => percent(one.hit_rate_mean))],
-      ["requests without a hit", ...engines.map((one) => count(one.zero_hit_requests))]], `l${"r".repeat(engines.length)}`, "Where the prompt tokens went"));
+      ["requests without a hit", ...engines.map((one) => count(one.zero_hit_requests))]], `l${"r".repeat(engines.length)}`, "Prompt tokens by engine"));
 }
 
 function versus(result) {

@@ -8,7 +8,7 @@ function findingCard(finding) {
   return el("article", { class: `cause ${finding.severity}`, "data-severity": finding.severity },
     el("header", {}, el("h3", {}, `${finding.rule} ${finding.name}`), chip(finding.severity, finding.severity), finding.masked_by ? chip("behind another", "quiet") : null,
       el("p", { class: "cost" }, code(`${finding.path}:${finding.line}:${finding.column}`), end)),
-    el("p", {}, finding.message, known(finding.tokens_at_risk) ? el("span", { class: "quiet" }, ` ${many(finding.tokens_at_risk, "token")} behind it.`) : null),
+    el("p", {}, finding.message),
     values.length === 2 ? sides(values[0], values[1]) : finding.excerpt ? verbatim("pre", { class: "excerpt", tabindex: "0" }, finding.excerpt) : null,
     finding.tokens_lost ? el("p", {}, "In the log: ", Object.entries(table(finding.tokens_lost)).map(([name, tokens], i) => `${i ? ", " : ""}${count(tokens)} tokens on ${name}`)) : null,
     list(finding.related).length ? el("ul", { class: "places" }, list(finding.related).map((one) => el("li", {}, code(`${one.path}:${one.line}`), ` ${one.message}`))) : null,

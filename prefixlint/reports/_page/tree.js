@@ -91,7 +91,7 @@ function icicle(flat) {
       onpointerleave: untip,
     }, sv("rect", { x: x + 0.5, y: depth * ROW + 0.5, width: Math.max(1, width - 1), height: ROW - 2, rx: width > 8 ? 3 : 0 }));
     const room = Math.floor((width - 10) / 6.6);
-    if (room > 3) group.append(sv("text", { x: x + 6, y: depth * ROW + 19 }, name.length > room ? `${name.slice(0, room - 1)}…` : name));
+    if (room > 3) group.append(sv("text", { x: x + 6, y: depth * ROW + 19 }, name.slice(0, Math.min(room, 80)).trim()));
     return group;
   };
   const paintTree = () => {
@@ -123,5 +123,6 @@ function icicle(flat) {
   return el("div", {},
     el("p", { class: "legend", role: "img", "aria-label": "Colour: from computed each time to nearly always found again" },
       steps.map(([text, step]) => el("span", {}, step === 4 ? null : text && `${text} `, el("i", { class: `key block h-${step}` }), step === 4 ? text : null))),
-    crumbs, canvas, detail);
+    crumbs, canvas, detail,
+    known(flat.stretches) && flat.stretches >= nodes.length ? note(`The tree has ${many(flat.stretches, "stretch", "stretches")}; the heaviest are shown, and light branches share a box. Tokens as counted, before block borders and the limits of a pool.`) : null);
 }

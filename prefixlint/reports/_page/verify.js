@@ -1,18 +1,19 @@
 /* The panels of `verify`: what was measured beside what was predicted. */
 
-const named = (run) => [run.label, run.cache].filter(Boolean).join(", ");
+const named = (run) => [run.label, run.cache, run.round > 1 ? `round ${run.round}` : null].filter(Boolean).join(", ");
 const PARTS = [["queue_ms", "waiting", "c-1"], ["prefill_ms", "prefill", "c-0"], ["other_ms", "the rest", "c-reported"]];
 
 function verifyStory(result) {
   const said = table(result.prediction), runs = list(result.runs), tile = (value, text, kind) => el("div", { class: `tile ${kind ?? ""}` }, el("b", {}, value), el("span", {}, text));
-  const first = runs.find((run) => known(run.hit_rate)), cold = runs.find((run) => run.cache === "cold"), warm = runs.find((run) => run.cache === "warm");
-  return el("div", { class: "tiles" },
+  const told = runs.filter((run) => known(run.hit_rate) && known(run.prompt_tokens)), cold = runs.find((run) => run.cache === "cold"), warm = runs.find((run) => run.cache === "warm");
+  const ended = result.status && result.status !== "complete" ? el("p", { class: "alert" }, `The run is ${result.status}: ${result.ended ?? "it ended early"}`) : null;
+  return el("div", {}, ended, list(result.notes).map((one) => el("p", { class: "alert" }, one.message)), el("div", { class: "tiles" },
     known(said.hit_rate) ? tile(percent(said.hit_rate), "predicted hit rate", "logged") : null,
-    first ? tile(percent(first.hit_rate), `measured hit rate (${named(first)})`, "reported") : null,
+    told.length ? tile(percent(sum(told.map((run) => run.hit_rate * run.prompt_tokens)) / sum(told.map((run) => run.prompt_tokens))), told.length > 1 ? `measured hit rate over ${told.length} runs` : `measured hit rate (${named(told[0])})`, "reported") : null,
     known(said.of) ? tile(`${count(said.cached_equal)} of ${count(said.of)}`, "requests with the cached tokens that were predicted", said.cached_equal === said.of ? "fix" : "warning") : null,
     known(said.max_error_tokens) ? tile(count(said.max_error_tokens), "tokens: the largest error") : null,
     cold && known(table(cold.ttft_ms).p50) ? tile(milliseconds(cold.ttft_ms.p50), "median time to the first token, cold") : null,
-    warm && known(table(warm.ttft_ms).p50) ? tile(milliseconds(warm.ttft_ms.p50), "median time to the first token, warm", "fix") : null);
+    warm && known(table(warm.ttft_ms).p50) ? tile(milliseconds(warm.ttft_ms.p50), "median time to the first token, warm", "fix") : null));
 }
 
 /* The quantiles that a run gives: a list of evenly spaced ones from the lowest to the highest, else the named ones. */
@@ -49,10 +50,10 @@ function predicted(result) {
   const off = rows.filter((row) => row.predicted !== row.measured).sort((a, b) => Math.abs(b.predicted - b.measured) - Math.abs(a.predicted - a.measured));
   const whys = [...by(off, "reason")].map(([reason, found]) => [reason ?? "unexplained", found.length, sum(found.map((row) => row.measured - row.predicted))]);
   const equal = (said.of ?? 0) - rows.length;
-  return el("div", {}, all.length ? scatter({ title: "Cached tokens of each request: predicted across, measured up", points: all, x: "predicted cached tokens", y: "measured" }) : null,
+  return el("div", { class: all.length ? "apart" : null }, all.length ? scatter({ title: "Cached tokens of each request: predicted across, measured up", points: all, x: "predicted cached tokens", y: "measured" }) : null, el("div", {},
     known(said.of) ? note(`${count(said.cached_equal)} of ${count(said.of)} requests had exactly the cached tokens that were predicted${equal > 0 && all.length ? `; ${count(equal)} of them are not drawn` : ""}; token counts were equal in ${count(said.token_counts_equal)}.`) : null,
     whys.length ? grid(["Why they differ", "requests", "tokens"], whys.map(([why, n, tokens]) => [why, count(n), count(tokens)]), "lrr") : null,
-    off.length ? el("details", {}, el("summary", {}, "The largest differences"), grid(["Line", "predicted", "measured", "why"], off.slice(0, 50).map((row) => [row.line ?? "", count(row.predicted), count(row.measured), row.reason ?? "unexplained"]), "lrrl")) : null);
+    off.length ? el("details", {}, el("summary", {}, "The largest differences"), grid(["Line", "predicted", "measured", "why"], off.slice(0, 50).map((row) => [row.line ?? "", count(row.predicted), count(row.measured), row.reason ?? "unexplained"]), "lrrl")) : null));
 }
 
 function runs(result) {
@@ -64,21 +65,37 @@ function runs(result) {
   }), "llrrrrrrrrr");
 }
 
+/* Changes with the ranges that hold 95 % of what was drawn, as bars about zero. */
+function changes(found, caption) {
+  const rows = Object.entries(table(found)).filter(([, one]) => known(table(one).change));
+  if (!rows.length) return null;
+  const most = Math.max(0.1, ...rows.flatMap(([, one]) => [one.change, one.low, one.high].filter(known).map(Math.abs)));
+  const place = (value) => `${50 + (50 * value) / most}%`;
+  const share = (name) => name.includes("hit_rate") || name.includes("share");
+  const figure = (name, value) => (!known(value) ? "" : share(name) ? percent(value) : name.includes("ttft") || name.endsWith("_ms") || /_(p\d+|mean)$/.test(name) ? milliseconds(value) : short(value));
+  return el("table", { class: "fall ranges" }, el("caption", { class: "unseen" }, caption), columns("rate", "move", "move"),
+    el("thead", { class: "unseen" }, el("tr", {}, ["figure", "range", "change", "before", "after"].map((head) => el("th", { scope: "col" }, head)))),
+    el("tbody", {}, rows.map(([name, one]) => {
+      const low = known(one.low) ? one.low : one.change, high = known(one.high) ? one.high : one.change, unit = one.points ?? share(name) ? "pt" : "%";
+      return el("tr", {}, el("th", { scope: "row" }, name.replaceAll("_", " "), one.sure === false ? el("small", {}, " not sure") : null),
+        el("td", { class: "track middle", title: `${points(low)} to ${points(high)} ${unit}` }, el("span", { class: "piece range", css: { left: place(low), width: `${Math.max(0.4, (50 * (high - low)) / most)}%` } }), el("span", { class: "piece at", css: { left: place(one.change) } })),
+        el("td", { class: "num" }, `${points(one.change)} ${unit}`), el("td", { class: "num moved" }, figure(name, one.before)), el("td", { class: "num moved" }, figure(name, one.after)));
+    })));
+}
+
 function comparison(result) {
   const found = result.comparison;
   if (!found) return null;
-  const rows = Object.entries(found).filter(([, one]) => known(table(one).change));
-  const most = Math.max(0.1, ...rows.flatMap(([, one]) => [one.change, one.low, one.high].filter(known).map(Math.abs)));
-  const place = (value) => `${50 + (50 * value) / most}%`;
-  return el("div", {}, note("From ", code(found.baseline), " to ", code(found.candidate), "; the bar is the range that holds 95 % of the resampled changes."),
-    el("table", { class: "fall" }, el("caption", { class: "unseen" }, "Changes with their ranges"), columns("rate", "rate", "rate"),
-      el("thead", { class: "unseen" }, el("tr", {}, ["figure", "range", "change", "from", "to"].map((head) => el("th", { scope: "col" }, head)))),
-      el("tbody", {}, rows.map(([name, one]) => {
-        const low = known(one.low) ? one.low : one.change, high = known(one.high) ? one.high : one.change;
-        return el("tr", {}, el("th", { scope: "row" }, name.replaceAll("_", " ")),
-          el("td", { class: "track middle" }, el("span", { class: "piece range", css: { left: place(low), width: `${Math.max(0.4, (50 * (high - low)) / most)}%` } }), el("span", { class: "piece at", css: { left: place(one.change) } })),
-          el("td", { class: "num" }, `${points(one.change)} %`), el("td", { class: "num" }, `${points(low)} %`), el("td", { class: "num" }, `${points(high)} %`));
-      }))));
+  const variants = list(found.variants), shown = (one, cache) => (known(table(table(one[cache]).ttft_p50).change) ? `${points(one[cache].ttft_p50.change)} %` : "");
+  const warm = changes(found.warm, "Changes of the warm runs");
+  return el("div", {}, note("From ", code(found.baseline), " to ", code(found.candidate), "; a bar is the range that holds 95 % of the changes that were drawn."),
+    warm ? el("h3", {}, "Cold") : null, changes(found, "Changes"), warm ? [el("h3", {}, "Warm"), warm] : null,
+    variants.length ? grid(["Setting", "verdict", "TTFT p50, cold", "warm", "remark"], variants.map((one) => [one.name, one.verdict ? chip(one.verdict, one.verdict === "slower" ? "error" : "quiet") : "", shown(one, "cold"), shown(one, "warm"), one.error ?? one.expect ?? ""]), "llrrl", "The settings that were tried") : null);
+}
+
+function counted(result) {
+  const found = list(result.token_differences);
+  return found.length ? grid(["Request", "counted", "by the server", "first differing token", "text around it"], found.slice(0, 50).map((one) => [code(`${one.path}:${one.line}`), count(one.counted), count(one.measured), known(one.token) ? count(one.token) : "", [one.before, " [", one.our_text, "] against [", one.their_text, "]"].every((part) => part !== null && part !== undefined) ? el("bdi", {}, `${one.before} [${one.our_text}] against [${one.their_text}]`) : ""]), "lrrrl") : null;
 }
 
 function setUp(result) {
@@ -98,6 +115,7 @@ const VERIFY = {
     { id: "ttft", title: "Time to the first token", short: "TTFT", lede: "Share of the requests that had their first token by then, cold and warm.", draw: firstTokens },
     { id: "comparison", title: "What changed", draw: comparison },
     { id: "runs", title: "Runs", draw: runs },
+    { id: "counted", title: "Prompts that were counted otherwise", short: "Counts", draw: counted },
     { id: "setup", title: "Set-up", draw: setUp },
   ],
 };
