@@ -322,7 +322,7 @@ def mangled(value):
             key: item if key == "schema" else odd[(number + place) % len(odd)]
             for place, (key, item) in enumerate(value.items())
         }
-    for place, key in enumerate(value):
+    for place, key in enumerate(key for key in value if key != "schema"):
         yield {**value, key: odd[place % len(odd)]}
 
 
@@ -331,8 +331,6 @@ def test_a_result_with_odd_parts_still_draws_the_others(visit, files, tmp_path, 
     saved = json.loads((files["folder"] / "demo.json").read_text()) if name == "demo" else samples.measured(20)
     page = visit(files[name])
     for number, odd in enumerate(mangled(saved)):
-        if odd["schema"] != saved["schema"]:
-            continue
         path = tmp_path / f"{number}.html"
         path.write_text(html.document(odd))
         page.goto(path.as_uri())

@@ -42,7 +42,8 @@ function verbatim(name, attributes, text) {
   return node;
 }
 
-const list = (value) => (Array.isArray(value) ? value : []);
+/* What is no list counts as an empty one, and nothing in it as no item: a saved result may be of a strange hand. */
+const list = (value) => (Array.isArray(value) ? value.filter((one) => one !== null && one !== undefined) : []);
 const table = (value) => (value && typeof value === "object" && !Array.isArray(value) ? value : {});
 const known = (value) => typeof value === "number" && Number.isFinite(value);
 const sum = (values) => values.reduce((all, one) => all + (known(one) ? one : 0), 0);

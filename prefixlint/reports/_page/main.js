@@ -34,9 +34,14 @@ function body(panel, state) {
   }
 }
 
+/* What a function gives, or something else where it fails on a strange result. */
+function either(make, other) {
+  try { return make() ?? other; } catch { return other; }
+}
+
 function build() {
   const kind = KINDS[PAGE.kind];
-  const engines = kind.engines(PAGE.result);
+  const engines = either(() => kind.engines(PAGE.result).filter((name) => typeof name === "string"), []);
   const state = { engine: engines[0] ?? null, engines };
   const main = document.getElementById("main"), contents = document.getElementById("contents");
   const places = [];
@@ -59,7 +64,7 @@ function build() {
   document.getElementById("top").append(
     el("div", { class: "bar" }, el("div", { class: "brand" }, el("b", {}, "prefixlint"), ` ${PAGE.kind}`),
       el("div", { class: "tools" }, engines.length > 1 ? choice("Engine", engines.map((name) => [name, name]), state.engine, redraw) : null, theme())),
-    el("div", { class: "title" }, el("h1", {}, kind.title(PAGE.result)), el("p", {}, kind.subtitle(PAGE.result))));
+    el("div", { class: "title" }, el("h1", {}, either(() => kind.title(PAGE.result), PAGE.kind)), el("p", {}, either(() => kind.subtitle(PAGE.result), ""))));
   add(document.getElementById("foot"), [
     list(PAGE.cut).length ? el("p", {}, `Left out to keep the page small: ${list(PAGE.cut).map((one) => `${count(one.left_out)} of ${count(one.of)} ${one.what}`).join(", ")}. The JSON report has all of it.`) : null,
     el("p", {}, `prefixlint ${visible(PAGE.version)}. The page makes no request to anywhere. `,

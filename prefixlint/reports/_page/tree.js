@@ -3,7 +3,7 @@
 const ROW = 30, LEVELS = 16, NARROW = 3;
 
 function family(flat) {
-  const nodes = list(flat.nodes).map((node, index) => ({ ...table(node), index, children: [] }));
+  const nodes = (Array.isArray(flat.nodes) ? flat.nodes : []).map((node, index) => ({ ...table(node), index, children: [] }));
   for (const node of nodes) {
     node.above = known(node.parent) && node.parent < node.index ? nodes[node.parent] : null;
     node.above?.children.push(node);
