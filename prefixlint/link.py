@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from prefixlint import placeholders
 from prefixlint.fills import Fill, called, fill_of, keywords, last_name, loaded
 from prefixlint.origins import Judge
 from prefixlint.project import Project
 from prefixlint.prompts import Choice, Hole, Include, Message, Node, Prompt, Repeat, Span
+from prefixlint.reach import is_lone, is_shown
 from prefixlint.render import Renderer
 from prefixlint.resolve import Frame, Resolver
 from prefixlint.sources import Diagnostic, Sink, Summary
 from prefixlint.sources._pyscope import words
-from prefixlint.sources._pysinks import MESSAGE_CLASSES, PROMPT_WORDS, SYSTEM_KEYS, is_message_call, looks_like_messages
-from prefixlint.speech import IMPERATIVE, is_addressed, is_code, static_text
+from prefixlint.sources._pysinks import MESSAGE_CLASSES, SYSTEM_KEYS, is_message_call, looks_like_messages
+from prefixlint.speech import is_addressed, is_code
 from prefixlint.values import (
     Attr,
     Call,
@@ -86,7 +87,7 @@ def link(project: Project, paths: Iterable[str]) -> Linked:
         except RecursionError:
             linked.problems.append(Diagnostic(summary.path, 0, "too-deep", "nested too deeply to be followed"))
             continue
-        for prompt in prompts:
+        for prompt in (replace(each, shown=is_shown(sink, each)) for each in prompts):
             places = set(_places(prompt))
             if places and not places <= covered:
                 covered |= places
@@ -138,12 +139,12 @@ def _prompts(linked: Linked, summary: Summary, sink: Sink, renders: _Renders) ->
         for inner in renders.bound(sink, frame):
             messages = _Messages(linked).read(sink.value, inner)
             if messages:
-                lone = len(messages) == 1 and _is_lone(sink, messages)
+                lone = len(messages) == 1 and is_lone(sink, messages)
                 yield Prompt(tuple(messages), span, name=sink.name, lone=lone)
     elif sink.kind == "message":
         messages = _Messages(linked).item(sink.value, frame)
         continues = messages[-1].role != "user" if messages else True
-        yield Prompt(tuple(messages), span, continues=continues, name=sink.name, lone=_is_lone(sink, messages))
+        yield Prompt(tuple(messages), span, continues=continues, name=sink.name, lone=is_lone(sink, messages))
     elif sink.kind == "declared":
         messages = _declared(linked, sink, frame)
         if messages:
@@ -172,23 +173,6 @@ def _request(linked: Linked, sink: Sink, frame: Frame, span: Span) -> Prompt | N
             messages = [*reader.read_system(given[key], frame), *messages]
     tools = tuple(_tools(linked, given["tools"], frame)) if "tools" in given else ()
     return Prompt(tuple(messages), span, tools, name=sink.name) if messages or tools else None
-
-
-def _is_lone(sink: Sink, messages: list[Message]) -> bool:
-    """Tell whether a message that no list shows may stand anywhere in a conversation.
-
-    One of the user does. One of the system is at the head, but some programs report results of tools as such: where the
-    class is theirs, and neither the function's name nor the text says that it is a prompt.
-    """
-    held = bare(sink.value)
-    listed = held.items[0] if isinstance(held, Seq) and held.items else None
-    if listed is None and any(message.role == "user" for message in messages):
-        return True
-    made = bare(listed) if listed is not None else held
-    said = words(sink.func.rsplit(".", 1)[-1])
-    if not (isinstance(made, Call) and is_message_call(made)) or said & PROMPT_WORDS:
-        return False
-    return not any(IMPERATIVE.search(static_text(message.nodes)) for message in messages)
 
 
 def _declared(linked: Linked, sink: Sink, frame: Frame) -> list[Message]:

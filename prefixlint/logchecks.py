@@ -33,9 +33,25 @@ def is_log(path: Path) -> bool:
     from prefixlint.model import Request
 
     try:
-        return any(isinstance(item, Request) for item in islice(logs.read([str(path)]), _SNIFFED))
+        read = [item for item in islice(logs.read([str(path)]), _SNIFFED) if isinstance(item, Request)]
     except (NoInputError, LogRefusedError, OSError):
         return False
+    return bool(read) and not all(map(_is_example, read))
+
+
+def _is_example(request: Request) -> bool:
+    """Tell whether a record is an example of a data set: a conversation with its answer, or text and nothing else.
+
+    A request was made for a model, under an id, in a session, and was answered with a usage. A time alone says so of
+    messages only: a load to replay is text at times.
+    """
+    told = (request.id, request.model, request.usage, request.latency, request.session)
+    if any(each is not None for each in told):
+        return False
+    messages = getattr(request.content, "messages", ())
+    if messages and request.time is not None:
+        return False
+    return not messages or request.output is not None or messages[-1].get("role") == "assistant"
 
 
 def examine(path: Path, shown: str, rules: Mapping[str, Rule]) -> Iterator[Finding | Skip]:

@@ -76,6 +76,8 @@ _PURE = word_set(
 )
 _WRITTEN = word_set("format join replace format_map % render substitute safe_substitute")
 _CORE = word_set("clock date age random identity environment counter selection object order")
+_SELECT = word_set("exclude include ignore skip omit only fields default cls key")
+"""Keywords that say what is written, and how; they are not written themselves."""
 ORDER = Volatility(Scope.DEPLOY, Period.PROCESS)
 _CALL = Volatility(Scope.REQUEST, Period.CALL)
 
@@ -181,7 +183,9 @@ class Judge:
             caller = Frame(other, site.func, None, not site.func, frame.depth + 1)
             given = self.resolver.bound(site.call, caller, function).get(value.name)
             if given is not None:
-                verdicts.append(UNKNOWN if is_long_text(self.resolver, *given) else self._judge(*given))
+                plain = isinstance(self.resolver.resolve(*given)[0], Lit)
+                unread = not plain and is_long_text(self.resolver, *given)
+                verdicts.append(UNKNOWN if unread else self._judge(*given))
         return union(verdicts) if verdicts else None
 
     def _name(self, value: Name, frame: Frame) -> Verdict:
@@ -359,7 +363,8 @@ class Judge:
         inner = self._arguments(value, frame)
         if path in _PURE or path in ("textwrap.dedent", "textwrap.indent", "inspect.cleandoc", "json.dumps"):
             return self._or_json(value, path or "", frame, inner)
-        kept = tuple(origin for origin in inner.origins if origin.kind in _CORE and origin.evidence == "flow")
+        written = self._all((*value.args, *(v for k, v in value.kwargs if k not in _SELECT)), frame)
+        kept = tuple(origin for origin in written.origins if origin.kind in _CORE and origin.evidence == "flow")
         if writes_out(path or "") and (kept or inner.constant):
             return Verdict(kept, not kept)
         return self._said_by_callee(value, frame)

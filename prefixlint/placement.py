@@ -17,6 +17,8 @@ from prefixlint.prompts import Hole, Origin, Period, Prompt, Scope, Segment, Spa
 
 CHARS_PER_TOKEN = 4.0
 """The usual rule of thumb for English text in current vocabularies."""
+LEAD = 40
+"""Characters of fixed text before a place that may say what stands there."""
 UNKNOWN_TOKENS = 64
 """Tokens that a text of unknown length counts as: a short paragraph."""
 HEAD = ("tools", "system", "developer")
@@ -30,8 +32,9 @@ class Place:
 
     `behind` are the static tokens behind the place that other requests share: in the newest message only those of that
     message. `before` are the static tokens in front of it. `open_ended` says that a conversation may follow,
-    `history` that the source shows it to. `newest` says that it stands in the last message. `masker` is an earlier
-    place that changes at least as widely and as often.
+    `history` that the source shows it to. `newest` says that it stands in the last message, `late` in system text that
+    follows a conversation. `lead` is the fixed text right before it. `masker` is an earlier place that changes at least
+    as widely and as often.
     """
 
     prompt: Prompt
@@ -44,6 +47,8 @@ class Place:
     newest: bool
     repeated: bool
     history: bool
+    late: bool = False
+    lead: str = ""
     masker: Place | None = None
 
     @property
@@ -167,7 +172,15 @@ def _place(table: _Table, index: int, hole: Hole, origin: Origin) -> Place:
         newest=newest,
         repeated=segment.repeated,
         history=history,
+        late=segment.role in HEAD and any(m.role == "history" for m in prompt.messages[: max(segment.message, 0)]),
+        lead=_lead(table.segments, index),
     )
+
+
+def _lead(segments: list[Segment], index: int) -> str:
+    """Give the end of the line that stands right before a segment, as far as it is fixed."""
+    node = segments[index - 1].node if index and segments[index - 1].message == segments[index].message else None
+    return node.text.rpartition("\n")[2][-LEAD:] if isinstance(node, Text) else ""
 
 
 def _is_newest(prompt: Prompt, segment: Segment) -> bool:

@@ -154,7 +154,7 @@ class Prompt:
 
     `tools` stand before the messages, as engines render them. `continues` says that a history of unknown length follows
     the system part or the last message shown. `lone` says that the source shows one message of a conversation, without
-    those before it.
+    those before it. `shown` says that the source shows a model to read it; otherwise only names and shapes say so.
     """
 
     messages: tuple[Message, ...]
@@ -163,6 +163,7 @@ class Prompt:
     continues: bool = True
     name: str = ""
     lone: bool = False
+    shown: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,9 +63,14 @@ def is_written_out(resolver: Resolver, value: Value, frame: Frame) -> bool:
         held, inner = resolver.resolve(value, frame)
         if isinstance(held, Elem):
             return id(held.source) in inner.counted
-        if not isinstance(held, (Item, Attr)):
+        if isinstance(held, Either):
+            value, frame = held.options[0], inner
+        elif isinstance(held, Call) and isinstance(held.func, Attr) and held.func.name == "get":
+            value, frame = held.func.base, inner
+        elif isinstance(held, (Item, Attr)):
+            value, frame = held.base, inner
+        else:
             return False
-        value, frame = held.base, inner
     return False
 
 

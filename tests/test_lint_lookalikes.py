@@ -62,12 +62,12 @@ PAIRS = {
     "names of tools in a set, and tools from a set": (
         "PFX304",
         "tools = {tool.name for tool in items}\nreturn tools",
-        "tools = [load(name) for name in set(items)]\nreturn tools",
+        "tools = [load(name) for name in set(items)]\nreturn client.chat(messages=q, tools=tools)",
     ),
     "tools that are sorted at the end, and tools that are not": (
         "PFX304",
-        "tools = []\nfor folder in os.listdir(q):\n    tools.append(load(folder))\ntools.sort()\nreturn tools",
-        "tools = []\nfor folder in os.listdir(q):\n    tools.append(load(folder))\nreturn tools",
+        "tools = []\nfor folder in os.listdir(q):\n    tools.append(load(folder))\ntools.sort()\nreturn client.chat(messages=q, tools=tools)",
+        "tools = []\nfor folder in os.listdir(q):\n    tools.append(load(folder))\nreturn client.chat(messages=q, tools=tools)",
     ),
     "what the filter says of the tools, and of the call": (
         "PFX305",
@@ -92,7 +92,7 @@ PAIRS = {
     "what a command printed, for the user and for the system": (
         "PFX106",
         f'diff = subprocess.run(["git", "diff"]).stdout\nreturn client.chat(messages=[{{"role": "user", "content": f"{{diff}} {RULES}"}}])',
-        f'diff = subprocess.run(["git", "diff"]).stdout\nreturn client.chat(messages=[{{"role": "system", "content": f"{{diff}} {RULES}"}}])',
+        f'diff = subprocess.run(["git", "diff"]).stdout\nreturn client.chat(messages=[{{"role": "system", "content": f"{{diff}} {RULES * 2}"}}])',
     ),
     "a message at the end of a conversation, and a whole conversation": (
         "PFX101",

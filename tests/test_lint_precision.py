@@ -100,3 +100,224 @@ def test_a_template_held_by_a_constant_is_filled_by_its_substitute(made, value, 
         f'def f():\n    return [{{"role": "system", "content": SYSTEM_PROMPT.substitute(x={value})}}]\n'
     )
     assert ("PFX104" in codes({"a.py": text})) is fires
+
+
+def severities(files, code):
+    """Give the severities of a rule's findings."""
+    return {each.severity.word for each in findings(files)[0] if each.rule.code == code}
+
+
+NOW = "from datetime import datetime\nimport os, random, uuid, json\n"
+
+
+@pytest.mark.parametrize(
+    ("built", "word"),
+    [
+        (
+            'system_content = f"Now: {datetime.now()}, and so on for a line"\n    req.parts.append(system_content)',
+            "info",
+        ),
+        (f'system_prompt = f"Now: {{datetime.now()}}. {RULES}"\n    go(system_prompt)', "error"),
+        (f'system_content = f"Now: {{datetime.now()}}. {RULES}"\n    go(system_content)', "error"),
+    ],
+)
+def test_a_text_that_only_its_name_calls_system_text_must_speak_like_one(built, word):
+    assert severities({"a.py": f"{NOW}# messages\ndef f(req):\n    {built}\n"}, "PFX101") == {word}
+
+
+@pytest.mark.parametrize(
+    ("lead", "name", "word"),
+    [
+        ("It is", "current_time", "error"),
+        ("Current time:", "_time", "error"),
+        ("The meeting is at", "time", "info"),
+        ("Look again every", "timestamp", "info"),
+    ],
+)
+def test_the_name_of_a_time_says_now_or_the_text_before_it_does(lead, name, word):
+    files = {"a.py": f'def f({name}):\n    return [{{"role": "system", "content": f"{lead} {{{name}}}. {RULES}"}}]\n'}
+    assert severities(files, "PFX101") == {word}
+
+
+@pytest.mark.parametrize(("value", "word"), [("event.time", "info"), ("clock.current_time", "error")])
+def test_an_event_has_a_time_of_its_own(value, word):
+    files = {"a.py": f'def f(event, clock):\n    return Agent(instructions=f"Call at {{{value}}}. {RULES}")\n'}
+    assert severities(files, "PFX101") == {word}
+
+
+def test_whoever_wrote_the_posts_is_not_the_one_who_asks():
+    body = (
+        "def posts(found):\n    lines = []\n    for m in found:\n"
+        '        name = m.get("user", {}).get("username")\n        lines.append(f"{name}: {m}")\n    return "\\n".join(lines)\n'
+    )
+    ask = f'def f(found):\n    return [{{"role": "system", "content": f"{{posts(found)}} {RULES}"}}, {{"role": "user", "content": "Go."}}]\n'
+    assert severities({"a.py": body + ask}, "PFX105") <= {"info"}
+    own = f'def f(request):\n    return [{{"role": "system", "content": f"{{request.username}} {RULES}"}}]\n'
+    assert severities({"a.py": own}, "PFX105") == {"warning"}
+
+
+@pytest.mark.parametrize(
+    ("before", "word"),
+    [("*history, ", "info"), ("", "error")],
+)
+def test_system_text_behind_a_conversation_is_its_newest_end(before, word):
+    files = {
+        "a.py": f'{NOW}def f(history):\n    return client.chat(messages=[{before}{{"role": "system", "content": f"Now {{datetime.now()}}. {RULES}"}}])\n'
+    }
+    assert severities(files, "PFX101") == {word}
+
+
+def test_an_event_that_a_class_of_the_project_calls_a_system_message_begins_no_prompt():
+    text = f'{NOW}def system_message(agent):\n    return Message(agent_id=agent, role="system", text=f"Event at {{datetime.now()}}")\n'
+    assert severities({"a.py": text}, "PFX101") == {"info"}
+    text = text.replace("Event at", "You are a careful assistant. It is")
+    assert severities({"a.py": text}, "PFX101") == {"error"}
+
+
+@pytest.mark.parametrize(
+    ("made", "word"),
+    [
+        ('f"You are agent number {i}."', "info"),
+        (f'f"Step {{i}} of 20. {RULES}"', "error"),
+    ],
+)
+def test_a_number_of_an_agent_is_no_counter_of_steps(made, word):
+    files = {"a.py": f"def f():\n    for i in range(20):\n        Agent(system_prompt={made})\n"}
+    assert severities(files, "PFX107") == {word}
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        f'prompt = f"Round {{i}}. {RULES}"\n        agent.run(prompt)',
+        f'prompt = f"Explore {{random.choice(places)}}. {RULES}"\n        agent.run(prompt)',
+        f'prompt = f"Shelves: {{set(places)}}. {RULES}"\n        agent.run(prompt)',
+    ],
+)
+def test_what_else_changes_in_a_message_of_the_user_is_what_the_request_is_about(made):
+    found, _ = findings({"a.py": f"{NOW}def f(agent, places):\n    for i in range(9):\n        {made}\n"})
+    assert {each.rule.code for each in found} & {"PFX107", "PFX108", "PFX301"}
+    assert {each.severity.word for each in found} == {"info"}
+
+
+def test_a_whole_prompt_that_is_drawn_has_nothing_behind_it():
+    text = f'{NOW}def f(texts, q):\n    return client.converse(system=[{{"text": random.choice(texts)}}], messages=[{{"role": "user", "content": q}}])\n'
+    assert severities({"a.py": text}, "PFX108") == {"info"}
+
+
+@pytest.mark.parametrize(
+    ("rest", "word"),
+    [("", "info"), (f" {RULES} {RULES}", "warning")],
+)
+def test_what_a_command_printed_for_a_session_costs_only_what_is_behind_it(rest, word):
+    text = f'import subprocess\ndef f():\n    out = subprocess.run(["git", "status"]).stdout\n    return [{{"role": "system", "content": f"Status: {{out}}{rest}"}}, {{"role": "user", "content": "Go."}}]\n'
+    assert severities({"a.py": text}, "PFX106") == {word}
+
+
+class TestTools:
+    """The order of tools is a fault where a model gets them."""
+
+    @pytest.mark.parametrize(
+        ("text", "word"),
+        [
+            ("tools = [x.stem for x in FOLDER.iterdir()]\n    return tools", "info"),
+            ("tools = [x.stem for x in FOLDER.iterdir()]\n    return client.chat(messages=q, tools=tools)", "error"),
+            ("tools = [load_tool(x) for x in FOLDER.iterdir()]\n    return tools", "error"),
+            ("tools = []\n    for x in set(q):\n        tools.append(self.search_tool())\n    return tools", "error"),
+            ("tools = []\n    for x in set(q):\n        tools.append(tool_results(x))\n    return tools", "info"),
+        ],
+    )
+    def test_a_list_called_tools(self, text, word):
+        found, _ = findings({"a.py": f"def f(self, q):\n    {text}\n"})
+        told = [each for each in found if each.rule.code == "PFX304"]
+        assert {each.severity.word for each in told} == {word}
+        assert word == "error" or all(each.fix is None for each in told)
+
+    def test_something_with_a_name_a_description_and_more_is_no_tool(self):
+        text = 'def f(found):\n    return [{{"name": 1, "description": 2, "parameters": 3{more}, "type": list({{x.type for x in found}})}}]\n'
+        assert "PFX304" not in codes({"a.py": text.format(more=', "suffix": 4')})
+        assert "PFX304" in codes({"a.py": text.format(more="")})
+
+
+@pytest.mark.parametrize(
+    ("kept", "word"),
+    [
+        ('[SYSTEM, *[{"role": "user", "content": h["user"]} for h in history[-5:]]]', {"error"}),
+        ("[SYSTEM, *history[-5:]]", {"error"}),
+        ("[SYSTEM, *self.history_images[-5:]]", set()),
+        ('[SYSTEM, {"role": "user", "content": "\\n".join(history[-5:])}]', set()),
+        ('[SYSTEM, ask(f"{history[-5:]} and more")]', set()),
+    ],
+)
+def test_a_window_is_one_over_messages(kept, word):
+    setup = f'SYSTEM = {{"role": "system", "content": "{RULES}"}}\n'
+    files = {"a.py": f"{setup}def f(self, history):\n    return client.chat(messages={kept})\n"}
+    assert severities(files, "PFX402") == word
+
+
+def test_lines_of_a_text_about_a_conversation_are_no_messages():
+    text = 'def f(chat_history, q):\n    conversation_history = "So far:"\n    for chat in chat_history[-4:]:\n        conversation_history += f"Q: {chat}"\n    return conversation_history\n'
+    assert "PFX402" not in codes({"a.py": text})
+
+
+@pytest.mark.parametrize(("content", "fires"), [("RULES", True), ("blocks", False), ('"\\n".join(lines)', False)])
+def test_a_moving_block_is_constant(content, fires):
+    text = f'RULES = "{RULES}"\ndef f(history, q, more):\n    blocks = ""\n    lines = []\n    for m in more:\n        blocks += f"{{m}} "\n        lines.append(m)\n    return history + [{{"role": "system", "content": {content}}}, {{"role": "user", "content": q}}]\n'
+    assert ("PFX203" in codes({"a.py": text})) is fires
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "word"),
+    [
+        ("def rebuild(rows):", '{"role": "assistant", "tool_calls": CALLS}', "error"),
+        ("def parse_response(rows):", '{"role": "assistant", "tool_calls": CALLS}', "info"),
+        ("def rebuild(rows):", '{"delta": {"tool_calls": CALLS}}', "info"),
+    ],
+)
+def test_an_id_that_is_made_where_an_answer_is_read_is_its_first(head, body, word):
+    calls = '[{"id": r.call_id or f"call_{uuid.uuid4()}", "type": "function", "function": {"name": r.fn}}]'
+    files = {"a.py": f"import uuid  # of messages\n{head}\n    return [{body.replace('CALLS', calls)} for r in rows]\n"}
+    assert severities(files, "PFX405") == {word}
+
+
+@pytest.mark.parametrize(("role", "word"), [("user", "info"), ("system", "warning")])
+def test_a_marked_document_of_the_user_is_shared_by_the_questions_about_it(role, word):
+    block = '{"type": "text", "text": "Document: " + document, "cache_control": {"type": "ephemeral"}}'
+    files = {"a.py": f'def f(document, q):\n    return [{{"role": "{role}", "content": [{block}, {{"text": q}}]}}]\n'}
+    assert severities(files, "PFX501") == {word}
+
+
+def test_a_parameter_that_all_callers_give_a_constant_for_does_not_change():
+    text = (
+        'LONG = "[a prefix of one kind, the same for all requests]"\nOTHER = "[a prefix of another kind, the same for all]"\n'
+        f'RULES = "{RULES}"\ndef block(prefix):\n    return [{{"type": "text", "text": prefix + RULES, "cache_control": {{"type": "ephemeral"}}}}]\n'
+        "def f():\n    return block(LONG)\ndef g():\n    return block(OTHER)\n"
+    )
+    assert "PFX501" not in codes({"a.py": text})
+    assert "PFX501" in codes({"a.py": text.replace("block(OTHER)", "block(read(OTHER))")})
+
+
+@pytest.mark.parametrize(("name", "fires"), [("fields", True), ("response_schema", False)])
+def test_a_schema_that_is_handed_over_is_not_built_for_each_request(name, fires):
+    text = f'from pydantic import create_model\ndef ask({name}, msgs):\n    M = create_model("Out", **{{f: (str, ...) for f in {name}}})\n    return client.parse(model="m", messages=msgs, response_format=M)\n'
+    assert ("PFX307" in codes({"a.py": text})) is fires
+
+
+@pytest.mark.parametrize(("keyword", "fires"), [("exclude", False), ("values", True)])
+def test_what_is_left_out_is_not_written(keyword, fires):
+    text = f'SECRET = {{"a", "b"}}\ndef f(it):\n    return [{{"role": "system", "content": f"{{it.model_dump({keyword}=SECRET)}} {RULES}"}}]\n'
+    assert ("PFX301" in codes({"a.py": text.replace("it.model_dump", "dump_text")})) is fires
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        ('message["content"][:100]', "error"),
+        ('"[cleared]"', "error"),
+        ('message["content"] + "Answer as before."', "info"),
+        ('self.with_images(message["content"], images)', "info"),
+    ],
+)
+def test_content_with_more_around_it_is_how_a_message_is_first_sent(value, word):
+    text = f'def f(self, history, images):\n    for message in history:\n        message["content"] = {value}\n'
+    assert severities({"a.py": f"# messages\n{text}"}, "PFX401") == {word}

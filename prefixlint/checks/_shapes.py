@@ -15,6 +15,7 @@ from prefixlint.values import (
     Const,
     Either,
     Elem,
+    Field,
     Item,
     Join,
     Lit,
@@ -22,7 +23,9 @@ from prefixlint.values import (
     Map,
     Name,
     Op,
+    Seq,
     Slice,
+    Star,
     Value,
     Var,
     bare,
@@ -31,6 +34,8 @@ from prefixlint.values import (
     walk,
 )
 
+_MAX_NESTING = 8
+"""Lists inside lists that are looked into."""
 HISTORY_WORDS = frozenset("history conversation transcript turns dialogue".split())  # noqa: SIM905 (reads better)
 MESSAGE_WORDS = HISTORY_WORDS | {"messages", "msgs"}
 
@@ -84,6 +89,12 @@ def is_called(value: Value, words: frozenset[str]) -> bool:
     return bool(set(last_name(value).lower().split("_")) & words)
 
 
+def holds_messages(value: Value) -> bool:
+    """Tell whether a value's name says that it holds messages: `chat_history`, not `history_images`."""
+    name = last_name(value).lower().rstrip("_").rsplit("_", 1)[-1]
+    return not isinstance(value, Call) and name in MESSAGE_WORDS
+
+
 def entries(value: Map) -> dict[str, Value]:
     """Give the entries of a mapping under literal keys."""
     return {key: item for entry, item in value.entries if (key := text_of(entry)) is not None}
@@ -91,12 +102,35 @@ def entries(value: Map) -> dict[str, Value]:
 
 def moving_slices(value: Value) -> Iterator[Slice]:
     """Give slices that keep the last N elements of a conversation."""
-    for part in walk(value):
-        if isinstance(part, Slice) and part.upper is None and is_called(part.base, MESSAGE_WORDS):
+    for part in _passed_on(value):
+        if isinstance(part, Slice) and part.upper is None and holds_messages(part.base):
             lower = bare(part.lower) if part.lower is not None else None
             negative = isinstance(lower, Const) and isinstance(lower.value, int) and lower.value < -1
             if negative or (isinstance(lower, Op) and lower.name == "-" and len(lower.operands) == 1):
                 yield part
+
+
+def _passed_on(value: Value, depth: int = 0) -> Iterator[Value]:
+    """Give a value and the lists whose elements are its own, not what is written into a text."""
+    held = bare(value)
+    yield held
+    if depth > _MAX_NESTING:
+        return
+    inner: tuple[Value, ...] = ()
+    if isinstance(held, Star):
+        inner = (held.value,)
+    elif isinstance(held, Loop):
+        inner = (held.source,) if held.kind != "text" else ()
+    elif isinstance(held, Either):
+        inner = held.options
+    elif isinstance(held, Join) and not any(isinstance(part, (Lit, Field)) for part in held.parts):
+        inner = held.parts
+    elif isinstance(held, Seq) and held.kind != "set":
+        inner = held.items
+    elif isinstance(held, Call) and last_name(held) in ("list", "reversed", "tuple", "copy", "deepcopy"):
+        inner = held.args
+    for part in inner:
+        yield from _passed_on(part, depth + 1)
 
 
 def makes_message(value: Value) -> bool:

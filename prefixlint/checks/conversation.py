@@ -24,14 +24,18 @@ from prefixlint.checks._shapes import (
 )
 from prefixlint.findings import Finding, Rule, Severity
 from prefixlint.link import HISTORY
-from prefixlint.prompts import Hole
+from prefixlint.prompts import Hole, Text
 from prefixlint.resolve import Frame
+from prefixlint.sources._pysinks import is_message_call
 from prefixlint.values import (
     Attr,
     Call,
+    Either,
     Elem,
+    Field,
     Item,
     Join,
+    Lit,
     Loop,
     Map,
     Param,
@@ -60,7 +64,9 @@ def _moving_block(context: Context) -> Iterator[Hit]:
                 continue
             first = roles.index(HISTORY)
             for index, message in enumerate(prompt.messages):
-                fixed = all(not isinstance(node, Hole) or node.constant for node in message.nodes)
+                fixed = all(
+                    isinstance(node, Text) or (isinstance(node, Hole) and node.constant) for node in message.nodes
+                )
                 if (
                     message.role == "system"
                     and index > first
@@ -76,13 +82,22 @@ def _mutated(context: Context) -> Iterator[Hit]:
     for _, sink, frame in sinks(context, "store"):
         target = sink.value.items[0] if isinstance(sink.value, Seq) else sink.value
         if sink.name in ("content", "tool_calls") and elements_of(target, HISTORY_WORDS):
-            yield frame.span(sink.value), "a message that was already sent is changed in place"
+            formats = isinstance(sink.value, Seq) and _formats(sink.value.items[2])
+            severity = Severity.INFO if formats else Severity.ERROR
+            yield frame.span(sink.value), "a message that was already sent is changed in place", severity
     for path in context.paths:
         summary = context.linked.project.summary(path)
         for function in summary.functions.values() if summary is not None else ():
             held = bare(function.returns) if function.returns is not None else None
             if summary is not None and isinstance(held, Loop) and _rewrites(held):
                 yield Frame(summary).span(held.body), "messages of the history are rewritten before they are sent again"
+
+
+def _formats(value: Value) -> bool:
+    """Tell whether what is put into a message is its own content with more around it: how it is first sent."""
+    held = bare(value)
+    parts = held.parts if isinstance(held, Join) else held.args if isinstance(held, Call) else ()
+    return any(isinstance(part := bare(each), Item) and text_of(part.key) == "content" for each in parts)
 
 
 def _rewrites(loop: Loop) -> bool:
@@ -105,12 +120,38 @@ def _window(context: Context) -> Iterator[Hit]:
         if isinstance(held, Call) and last_name(held) == "deque" and any(name == "maxlen" for name, _ in held.kwargs):
             yield frame.span(held), message, Severity.INFO  # what is kept so may be shown to people, or only counted
         parts = held.parts if isinstance(held, Join) else held.items if isinstance(held, Seq) else ()
-        if len(parts) > 1:
+        if len(parts) > 1 and not any(isinstance(part, (Lit, Field)) for part in parts):
             for part in parts:
                 inner = bare(part.value if isinstance(part, Star) else part)
-                for found in () if makes_message(inner) else moving_slices(inner):
+                if makes_message(inner) or (isinstance(inner, Loop) and not _gives_messages(inner)):
+                    continue
+                for found in moving_slices(inner):
                     if not has_rest(sink.value, found):
                         yield frame.span(found), message
+
+
+def _gives_messages(loop: Loop) -> bool:
+    """Tell whether a loop over a conversation gives messages, not lines of a text about it."""
+    return any(
+        makes_message(part) or (isinstance(part, Call) and is_message_call(part)) or isinstance(part, Elem)
+        for part in _bodies(loop.body)
+    )
+
+
+def _bodies(value: Value, depth: int = 0) -> Iterator[Value]:
+    """Give what a loop's body adds, whichever way it does."""
+    held = bare(value.value if isinstance(value, Star) else value)
+    inner: tuple[Value, ...] = ()
+    if isinstance(held, Seq):
+        inner = held.items
+    elif isinstance(held, Either):
+        inner = held.options
+    elif isinstance(held, Loop):
+        inner = (held.body,)
+    if not inner or depth > 4:
+        yield held
+    for part in inner:
+        yield from _bodies(part, depth + 1)
 
 
 def _reasoning(context: Context) -> Iterator[Hit]:
@@ -200,9 +241,16 @@ def _completion_order(context: Context) -> Iterator[Hit]:
 def _completes(source: Value) -> bool:
     if not isinstance(source, Call) or last_name(source) != "as_completed":
         return False
-    words = {"calls", "call", "toolcalls"}
-    return any(isinstance(part, Param) and part.name.lower().rsplit("_", 1)[-1] in words for part in walk(source))
+    return any(isinstance(part, Param) and _names_calls(part.name) for part in walk(source))
 
+
+def _names_calls(name: str) -> bool:
+    """Tell whether a name means the calls that a model asked for, not a number of them."""
+    said = name.lower().strip("_").split("_")
+    return said[-1] in ("calls", "call", "toolcalls") and set(said) <= _OF_CALLS
+
+
+_OF_CALLS = frozenset("calls call toolcalls tool tools function functions pending model parsed all new the".split())  # noqa: SIM905 (reads better)
 
 _SHAPES: dict[str, Callable[[Context], Iterator[Hit]]] = {
     "moving-block": _moving_block,

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 
 from prefixlint.checks import Context
 from prefixlint.checks._shapes import HISTORY_WORDS, Hit, entries, is_called, last_name, literals, report, sinks
-from prefixlint.findings import Finding, Rule
+from prefixlint.findings import Finding, Rule, Severity
 from prefixlint.placement import CHARS_PER_TOKEN
 from prefixlint.prompts import Hole, Node, Text
 from prefixlint.resolve import Frame
-from prefixlint.values import Call, Either, Elem, Loop, Map, Param, Seq, Value, bare, children, dotted, walk
+from prefixlint.sources import Sink
+from prefixlint.values import Call, Either, Elem, Loop, Map, Param, Seq, Value, bare, children, dotted, text_of, walk
 from prefixlint.wordset import word_set
 
 NAME = "request"
@@ -28,6 +29,10 @@ _SIGNERS = frozenset(
 )
 
 
+_CONSTANTS = frozenset(["schema", "model", "format", "type", "name", "cls"])
+"""Words of parameters that callers give one constant for: a schema that is only turned into another form."""
+_READS = word_set("parse parsed parser extract chunk chunks stream streaming delta response completion result output")
+"""Words of functions that read what a model has just sent: the id that they make is the first one, and is kept."""
 _SIDE_WORDS = word_set("compact compaction summarise summarize condense compress title")
 
 
@@ -85,7 +90,7 @@ def _schema(context: Context) -> Iterator[Hit]:
             if (
                 isinstance(held, Call)
                 and last_name(held) == "create_model"
-                and any(isinstance(p, Param) for p in walk(held))
+                and any(isinstance(p, Param) and not set(p.name.lower().split("_")) & _CONSTANTS for p in walk(held))
             ):
                 yield inner.span(held), "the output schema is built on each call"
 
@@ -105,7 +110,14 @@ def _ids(context: Context) -> Iterator[Hit]:
                     o.kind == "random" and o.evidence == "flow"
                     for o in context.linked.renderer.verdict(value, frame).origins
                 ):
-                    yield frame.span(value), "a call id is made anew when the conversation is rebuilt"
+                    severity = Severity.ERROR if _rebuilds(sink) else Severity.INFO
+                    yield frame.span(value), "a call id is made anew when the conversation is rebuilt", severity
+
+
+def _rebuilds(sink: Sink) -> bool:
+    """Tell whether calls stand in a message that is made for a model, not in what one has just sent."""
+    message = isinstance(sink.value, Map) and (sink.name == "call_id" or "role" in entries(sink.value))
+    return message and not set(sink.func.lower().replace(".", "_").split("_")) & _READS
 
 
 def _attachment(context: Context) -> Iterator[Hit]:
@@ -131,7 +143,20 @@ def _misplaced(context: Context) -> Iterator[Hit]:
         moving = [node for node in nodes if isinstance(node, Hole) and not node.constant]
         if fixed and moving:
             what = moving[0].names[0] if moving[0].names else "a value"
-            yield frame.span(value), f"the marked block contains `{what}`, so each write is unique and never read"
+            # a document is marked so that the questions about it share it: it changes, but not with each request
+            severity = Severity.INFO if _spoken_by_user(context, value, frame) else Severity.WARNING
+            message = f"the marked block contains `{what}`, so each write is unique and never read"
+            yield frame.span(value), message, severity
+
+
+def _spoken_by_user(context: Context, block: Map, frame: Frame) -> bool:
+    """Tell whether a block stands in a message of the user."""
+    for _, sink, other in sinks(context, "message", "messages"):
+        if other.summary is frame.summary and any(part is block for part in walk(sink.value)):
+            for part in walk(sink.value):
+                if isinstance(part, Map) and text_of(entries(part).get("role")) == "user":
+                    return any(inner is block for inner in walk(part))
+    return False
 
 
 def _too_short(context: Context) -> Iterator[Hit]:

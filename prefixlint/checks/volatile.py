@@ -7,6 +7,7 @@ a fault).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from prefixlint import volatility
@@ -15,6 +16,7 @@ from prefixlint.checks._words import amount, cadence
 from prefixlint.findings import Confidence, Edit, Finding, Fix, Related, Rule, Severity
 from prefixlint.placement import CONTENT, HEAD, Place
 from prefixlint.prompts import Period, Span
+from prefixlint.sources._pyscope import words
 
 NAME = "volatile"
 
@@ -27,6 +29,16 @@ CONTENT_FLOOR = 8
 """Static tokens that must follow request data: fewer are its frame (a closing tag, a colon), not shared text."""
 NEWEST_FLOOR = 16
 """Static tokens that must follow a value inside the newest message: fewer are a phrase around it, not instructions."""
+SHARED_FLOOR = 24
+"""Static tokens behind a place that make it a fault where no conversation is shown to follow."""
+MESSAGE_FLOOR = 48
+"""The same for a message that is no system text, and for facts of the machine, which stay for a session."""
+_CLOCKS = frozenset(["clock", "date", "age"])
+_OF_A_SESSION = frozenset(["environment", "order", "selection", "counter"])
+"""Kinds that a conversation often has one of: the number of an agent, the persona that was drawn for it."""
+_PRESENT = frozenset(["current", "now", "today"])
+"""Words that say that a time is the present one, not that of an event or a document."""
+_SAYS_NOW = re.compile(r"\b(?:current|currently|now|today|present)\b[^.]*\Z", re.IGNORECASE)
 
 
 def check(context: Context, rule: Rule) -> Iterator[Finding]:
@@ -73,42 +85,49 @@ def recalled(place: Place) -> bool:
 
 def level(place: Place, rule: Rule) -> Severity:
     """Give the severity: the rule's ceiling, lowered by position, by how seldom the value changes, by what hides it."""
-    if rule.params.get("advice") or place.masker is not None or place.origin.weak:
-        return Severity.INFO
-    if place.lone or _is_request_data(place) or _is_hearsay(place):
+    if rule.params.get("advice") or place.masker is not None or place.origin.weak or not is_proven(place):
         return Severity.INFO
     ceiling = rule.severity
     if place.origin.volatility.period in (Period.PROCESS, Period.DAY) or place.origin.frozen:
         ceiling = min(ceiling, Severity.WARNING if rule.severity == Severity.ERROR else Severity.INFO)
         if place.origin.kind in ("order", "object", "environment") and not place.origin.frozen:
             ceiling = rule.severity
-    if place.origin.kind == "environment" and _steady(place):
-        return Severity.INFO
     if place.role not in HEAD and place.role != "text":
         ceiling = min(ceiling, Severity.WARNING)
     return ceiling
 
 
-def _is_hearsay(place: Place) -> bool:
-    """Tell whether only a name says that a value changes, in text that nothing shows to stand ahead of others."""
-    return place.origin.evidence == "name" and place.role not in ("system", "developer")
+def is_proven(place: Place) -> bool:
+    """Tell whether the source shows that a model reads the place, that its value changes, and that this costs hits."""
+    if place.lone or place.late or not place.prompt.shown:
+        return False
+    return _is_telling(place) if place.origin.evidence == "name" else _costs(place)
 
 
-def _is_request_data(place: Place) -> bool:
-    """Tell whether the output of a command stands in a message of the user: what the request is about."""
-    return (
-        place.origin.kind == "environment"
-        and place.origin.volatility.period == Period.CALL
-        and place.role not in ("system", "developer")
-    )
+def _is_telling(place: Place) -> bool:
+    """Tell whether a name alone says enough: `{current_time}` or a user's id ahead of text, in what begins a prompt."""
+    origin = place.origin
+    if place.role not in ("system", "developer") or place.repeated:
+        return False
+    if origin.kind == "clock":
+        return bool(words(origin.label) & _PRESENT) or _SAYS_NOW.search(place.lead) is not None
+    steady = origin.kind == "environment" and origin.volatility.period <= Period.PROCESS
+    return not steady and place.behind >= SHARED_FLOOR
 
 
-def _steady(place: Place) -> bool:
-    """Tell whether a fact of the machine differs between few machines, or only its name says that it is one."""
-    volatility_ = place.origin.volatility
-    return volatility_.period == Period.NEVER or (
-        place.origin.evidence == "name" and volatility_.period == Period.PROCESS
-    )
+def _costs(place: Place) -> bool:
+    """Tell whether text that requests share, or a conversation, stands behind a value that is known to change.
+
+    Outside system text only the clock counts: what else changes there is what the request is about.
+    """
+    kind = place.origin.kind
+    if place.role not in HEAD:
+        return kind in _CLOCKS and (place.history or place.behind >= MESSAGE_FLOOR)
+    if place.role == "tools" or place.history or kind not in _OF_A_SESSION:
+        return True
+    if kind == "environment":
+        return place.origin.volatility.period != Period.NEVER and place.behind >= MESSAGE_FLOOR
+    return place.behind >= SHARED_FLOOR
 
 
 def report(place: Place, rule: Rule) -> Finding:
@@ -141,7 +160,7 @@ def report(place: Place, rule: Rule) -> Finding:
         help=rule.help,
         group=place.group,
         masker=place.masker.group if place.masker is not None else None,
-        fix=_repair(place),
+        fix=_repair(place) if is_proven(place) else None,
     )
 
 

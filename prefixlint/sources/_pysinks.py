@@ -11,6 +11,7 @@ from prefixlint.values import (
     Attr,
     Call,
     Either,
+    Elem,
     Field,
     Item,
     Join,
@@ -38,6 +39,8 @@ SYSTEM_KEYS = word_set(
 )
 PROMPT_KEYS = word_set("prompt prompt_template user_prompt initial_prompt suffix_prompt prompt_text")
 MESSAGE_KEYS = word_set("messages input contents history input_items message_history")
+SENT = "sent"
+"""The role of a sink that holds tool definitions which a call hands over, or whose elements are made as tools."""
 TOOL_KEYS = frozenset(["tools", "functions", "function_declarations", "tool_schemas"])
 CACHE_KEYS = word_set(
     "messages input prompt_cache_key extra_body response_format reasoning reasoning_effort effort "
@@ -83,6 +86,17 @@ _TO_PEOPLE = word_set(
 _NOTES = word_set("description help detail doc epilog usage label placeholder tooltip error title msg reason")
 """Keywords whose text people read, or tools."""
 _REQUEST_KEYS = frozenset(["model", "messages", "input", "tools"])
+_SCHEMAS = frozenset(["parameters", "input_schema", "inputSchema", "args_schema"])
+_DEFINITION = _SCHEMAS | word_set(
+    "name description type strict function cache_control title annotations outputSchema output_schema returns required "
+    "properties defer_loading allowed_callers input_examples eager_input_streaming examples func handler coroutine"
+)
+"""Keys of tool definitions; something with other keys besides has a name and a description for another reason."""
+_MAX_ELEMENTS = 200
+"""Elements of a list that are looked at for tools."""
+_PASSED_ON = word_set("as_completed list tuple sorted set reversed gather chain")
+_OF_CALLS = word_set("call calls result results name names message messages choice id ids")
+"""Words that make of a tool one of its calls, or what it gave."""
 _MODEL_WORDS = word_set(
     "agent agents llm llms chat model models assistant assistants create generate complete completion completions "
     "run runner prompt signature predict realtime session responses client task"
@@ -156,7 +170,8 @@ def _keywords(pairs: tuple[tuple[str, Value], ...], scope: Scope, owner: str = "
         elif (key in MESSAGE_KEYS and key != "input") or (key == "input" and looks_like_messages(value)):
             scope.sink("messages", value)
         elif key in TOOL_KEYS:
-            scope.sink("tools", value)
+            sent = keys & _REQUEST_KEYS - TOOL_KEYS or words(owner) & _MODEL_WORDS or _holds_tools(value)
+            scope.sink("tools", value, SENT if sent else "text")
         elif key in PROMPT_KEYS or (key == "description" and "expected_output" in keys):
             scope.sink("named", value, name=key)
 
@@ -204,8 +219,8 @@ def of_dict(value: Map, scope: Scope) -> None:
     keys = map_keys(value)
     if "role" in keys and keys & {"content", "parts", "tool_calls"}:
         scope.sink("message", value)
-    if "name" in keys and "description" in keys and keys & {"parameters", "input_schema", "inputSchema", "args_schema"}:
-        scope.sink("tools", value)
+    if {"name", "description"} <= keys <= _DEFINITION and keys & _SCHEMAS:
+        scope.sink("tools", value, SENT)
     for marker in ("cache_control", "cachePoint", "tool_calls", "call_id", "image_url"):
         if marker in keys:
             scope.sink("expr", value, name=marker)
@@ -244,7 +259,7 @@ def of_return(value: Value, name: str, decorators: tuple[str, ...], scope: Scope
         and isinstance(bare(value), (Seq, Join, Loop))
         and getattr(bare(value), "kind", "") not in ("set", "dict")
     ):
-        scope.sink("tools", value, name=name)
+        scope.sink("tools", value, SENT if _holds_tools(value) else "text", name=name)
     elif is_text(value) and (_says_prompt(name, scope) or cls & {"prompt", "prompts"} or _imperative(value)):
         role = (
             "system"
@@ -280,7 +295,7 @@ def of_names(env: dict[str, Value], before: dict[str, Value], scope: Scope, *, e
             and isinstance(value, (Join, Loop, Seq))
             and getattr(value, "kind", "") not in ("set", "dict")
         ):
-            scope.sink("tools", value, name=name)
+            scope.sink("tools", value, SENT if _holds_tools(value) else "text", name=name)
 
 
 def of_class(scope: Scope) -> None:
@@ -309,6 +324,40 @@ def _grows(old: Value | None, value: Value) -> bool:
 def _names_tools(name: str) -> bool:
     """Tell whether a name says that it holds tool definitions, not names of tools, calls or results."""
     return _TOOLS.search(name) is not None
+
+
+def _holds_tools(value: Value) -> bool:
+    """Tell whether the elements of a list are made as tools: defined in place, or by something called a tool."""
+    stack, steps = [value], 0
+    while stack and steps < _MAX_ELEMENTS:
+        steps += 1
+        part = bare(stack.pop())
+        if isinstance(part, Map):
+            if {"name", "description"} <= map_keys(part) <= _DEFINITION:
+                return True
+        elif isinstance(part, Call):
+            if _makes_tool(part):
+                return True
+            stack.extend(part.args if (dotted(part.func) or "").rsplit(".", 1)[-1] in _PASSED_ON else ())
+        elif isinstance(part, (Loop, Star, Elem, Seq, Join, Either)):
+            stack.extend(_elements(part))
+    return False
+
+
+def _elements(value: Loop | Star | Elem | Seq | Join | Either) -> tuple[Value, ...]:
+    """Give what the elements of a list are, or of what an element is one."""
+    if isinstance(value, Loop):
+        return (value.body,)
+    if isinstance(value, Star):
+        return (value.value,)
+    if isinstance(value, Elem):
+        return (value.source,)
+    return value.items if isinstance(value, Seq) else value.parts if isinstance(value, Join) else value.options
+
+
+def _makes_tool(call: Call) -> bool:
+    path = dotted(call.func) or (call.func.name if isinstance(call.func, Attr) else "")
+    return any(words(part) & {"tool", "tools"} and not words(part) & _OF_CALLS for part in path.split(".")[-2:])
 
 
 def _sum_of_parts(value: Value) -> bool:
