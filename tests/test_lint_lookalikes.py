@@ -42,7 +42,7 @@ PAIRS = {
     "where the skills lie, and where the reader lives": (
         "PFX105",
         f'listed = "\\n".join(f"{{name}} in {{location}}" for name, location in items)\nprompt = f"Skills: {{listed}} {RULES}"\nreturn ask(prompt)',
-        f'name, location = items\nprompt = f"Reader: {{location}} {RULES}"\nreturn ask(prompt)',
+        f'name, user_location = items\nprompt = f"Reader: {{user_location}} {RULES}"\nreturn ask(prompt)',
     ),
     "what is taken out of a session, and the session": (
         "PFX105",

@@ -31,9 +31,10 @@ NEWEST_FLOOR = 16
 """Static tokens that must follow a value inside the newest message: fewer are a phrase around it, not instructions."""
 SHARED_FLOOR = 24
 """Static tokens behind a place that make it a fault where no conversation is shown to follow."""
-MESSAGE_FLOOR = 48
-"""The same for a message that is no system text, and for facts of the machine, which stay for a session."""
-_CLOCKS = frozenset(["clock", "date", "age"])
+SESSION_FLOOR = 48
+"""The same for facts of the machine, which stay for a session: what is behind them must be worth more than that one."""
+_NEVER_ASKED = frozenset(["clock", "date", "age", "random"])
+"""Kinds that no request is about."""
 _OF_A_SESSION = frozenset(["environment", "order", "selection", "counter"])
 """Kinds that a conversation often has one of: the number of an agent, the persona that was drawn for it."""
 _PRESENT = frozenset(["current", "now", "today"])
@@ -118,15 +119,15 @@ def _is_telling(place: Place) -> bool:
 def _costs(place: Place) -> bool:
     """Tell whether text that requests share, or a conversation, stands behind a value that is known to change.
 
-    Outside system text only the clock counts: what else changes there is what the request is about.
+    Outside system text only clocks and fresh ids count: what else changes there is what the request is about.
     """
     kind = place.origin.kind
     if place.role not in HEAD:
-        return kind in _CLOCKS and (place.history or place.behind >= MESSAGE_FLOOR)
+        return kind in _NEVER_ASKED and (place.history or place.behind >= SHARED_FLOOR)
     if place.role == "tools" or place.history or kind not in _OF_A_SESSION:
         return True
     if kind == "environment":
-        return place.origin.volatility.period != Period.NEVER and place.behind >= MESSAGE_FLOOR
+        return place.origin.volatility.period != Period.NEVER and place.behind >= SESSION_FLOOR
     return place.behind >= SHARED_FLOOR
 
 
