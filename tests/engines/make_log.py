@@ -105,8 +105,8 @@ class Applications:
         return {"role": "assistant", "content": words(rng, 5, 40)}
 
 
-def lines(requests: int, seed: int, *, clock: bool = True, size: int = 1) -> Iterator[Body]:
-    """Give the objects of the log."""
+def lines(requests: int, seed: int, *, clock: bool = True, size: int = 1, answers: bool = True) -> Iterator[Body]:
+    """Give the objects of the log; without `answers`, what the model said is only in the turns that follow."""
     rng = random.Random(seed)
     applications = Applications(rng, clock=clock, size=size)
     running: list[Conversation] = []
@@ -135,8 +135,9 @@ def lines(requests: int, seed: int, *, clock: bool = True, size: int = 1) -> Ite
             "application": conversation.application,
             "session_id": f"{conversation.application}-{conversation.number}",
             "request": body,
-            "response": {"choices": [{"index": 0, "message": answer, "finish_reason": finish}]},
         }
+        if answers:
+            last["response"] = {"choices": [{"index": 0, "message": answer, "finish_reason": finish}]}
         yield last
         conversation.messages.append(answer)
         conversation.turns += 1
@@ -144,10 +145,10 @@ def lines(requests: int, seed: int, *, clock: bool = True, size: int = 1) -> Ite
             running.remove(conversation)
 
 
-def write(out: Path, requests: int = 240, seed: int = 7, *, clock: bool = True, size: int = 1) -> None:
-    """Write a log."""
+def write(out: Path, requests: int = 240, seed: int = 7, **options: Any) -> None:
+    """Write a log; the options are those of `lines`."""
     with out.open("w", encoding="utf-8") as file:
-        for line in lines(requests, seed, clock=clock, size=size):
+        for line in lines(requests, seed, **options):
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
