@@ -66,6 +66,16 @@ def test_two_logs_are_replayed_in_turns(logs):
     assert found["prediction"]["cached_equal"] == found["prediction"]["of"] == 96
 
 
+def test_a_server_that_dies_half_way_leaves_what_was_compared_until_then(logs):
+    broken, fixed = logs
+    with FakeEngine(fault="dies", after=70) as engine:
+        code, found, said = verify(broken, "--url", engine.url, "--compare", fixed)
+    assert code == 2
+    assert found["status"] == "failed"
+    assert found["comparison"]["hit_rate"]["change"] > 0.5
+    assert "Traceback" not in said
+
+
 def test_the_table_is_of_before_and_after(logs, tmp_path):
     broken, fixed = logs
     saved = tmp_path / "run.json"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from prefixlint.runs import Verification
@@ -43,8 +42,8 @@ def compare(
                 keep = into.outcomes.append
                 verifying.run_through(session.measure(side.calls, plan.load, label=label, number=number, keep=keep))
 
-    result = verifying.measured(sides, chosen, plan, progress, into, measure=measure)
-    return replace(result, comparison=comparison(into.outcomes, sides, names))
+    into.compared = lambda: comparison(into.outcomes, sides, names)
+    return verifying.measured(sides, chosen, plan, progress, into, measure=measure)
 
 
 def comparison(outcomes: Sequence[Outcome], sides: tuple[Calls, Calls], names: tuple[str, str]) -> dict[str, Any]:

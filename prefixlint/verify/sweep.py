@@ -64,6 +64,7 @@ def sweep(
     calls = replay.calls(requests)
     compares = any(one.numerics for one in wanted.settings)
     rows: list[Tried] = []
+    into.compared = lambda: comparison(rows, calls) if len(rows) > 1 else None
     result: Verification | None = None
     for variant in settings.variants(wanted, chosen.launch.command):
         progress.say(f"{variant.name}: {shlex.join(variant.command)}")
@@ -90,7 +91,7 @@ def sweep(
     whole = into.result()
     assert whole is not None
     assert result is not None
-    return replace(whole, engine=result.engine, comparison=comparison(rows, calls))
+    return replace(whole, engine=result.engine)
 
 
 def _measure(tried: Tried, calls: Calls, plan: Plan, into: Collected, *, compares: bool) -> verifying.Measure:
@@ -114,7 +115,8 @@ def comparison(rows: Sequence[Tried], calls: Calls) -> dict[str, Any]:
     lines = [call.request.line for call in calls.calls[: outputs.SAMPLE]]
     moved = {tried.variant.name: _changes(base, tried, calls) for tried in rows if tried.error is None}
     drift = _drift(moved.get(AGAIN, {}))
-    found: dict[str, Any] = {"kind": "settings", "baseline": BASELINE, "candidate": rows[-2].variant.name}
+    last = next((tried for tried in reversed(rows) if tried.variant.settings), base)
+    found: dict[str, Any] = {"kind": "settings", "baseline": BASELINE, "candidate": last.variant.name}
     found["variants"] = []
     for tried in rows:
         own = moved.get(tried.variant.name, {})
@@ -131,7 +133,7 @@ def comparison(rows: Sequence[Tried], calls: Calls) -> dict[str, Any]:
         if base.answers is not None and tried.answers is not None and tried is not base:
             row["outputs"] = asdict(outputs.equality(base.answers, tried.answers, lines))
         found["variants"].append(row)
-    candidate = moved.get(rows[-2].variant.name, {})
+    candidate = moved.get(last.variant.name, {})
     found |= changes.as_json(candidate.get("cold", {}))
     found["warm"] = changes.as_json(candidate.get("warm", {}))
     found["drift"] = drift

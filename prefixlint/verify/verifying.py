@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prefixlint.errors import PrefixlintError, UsageError
 from prefixlint.model import Messages, Request
@@ -76,6 +76,8 @@ class Collected:
     outcomes: list[Outcome] = field(default_factory=list)
     differences: list[TokenDifference] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    compared: Callable[[], Mapping[str, Any] | None] = lambda: None
+    """What changed between the runs so far, where several sides or servers are compared."""
 
     def result(self, error: BaseException | None = None) -> Verification | None:
         """Give the result; `error` is what ended it early. None where nothing was measured."""
@@ -94,6 +96,7 @@ class Collected:
             runs=[outcome.run for outcome in self.outcomes],
             prediction=prediction,
             residuals=rows,
+            comparison=self.compared(),
             status=_status(ended),
             ended=None if ended is None else ended.message if isinstance(ended, PrefixlintError) else "interrupted",
             log_tail=session.running.log_tail() if isinstance(ended, PrefixlintError) else (),
