@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from prefixlint.errors import ServerError
+from prefixlint.verify import resources
 from prefixlint.verify.gpus import GpuReading, open_gpus
 from prefixlint.verify.resources import Level, Resources, Watcher
 
@@ -158,3 +160,63 @@ def test_no_gpu_is_no_error_and_says_why(monkeypatch, module, reason):
     assert reason in why
     if module is not None and "nvmlDeviceGetCount" in module.calls:
         assert module.calls[-1] == "nvmlShutdown"
+
+
+def about(metrics):
+    return types.SimpleNamespace(metrics=metrics)
+
+
+def running(answer, url="http://gpu-box:1"):
+    return types.SimpleNamespace(server=types.SimpleNamespace(url=url, get=answer))
+
+
+class Target:
+    """Reads one gauge, where the scrape has it."""
+
+    @staticmethod
+    def counters(metrics):
+        usage = metrics.total("usage")
+        return None if usage is None else Gauges(kv_usage=usage)
+
+
+def test_a_server_is_watched_by_its_metrics(monkeypatch):
+    monkeypatch.setitem(Watcher.__init__.__kwdefaults__, "every", 0.01)
+    asked = threading.Semaphore(0)
+    replies = iter([(200, "usage 0.25\n"), (503, ""), (200, "other 1\n"), (200, "usage 0.75\n")])
+
+    def answer(path, *, timeout):
+        assert path == "/metrics"
+        asked.release()
+        status, text = next(replies, (404, ""))
+        if status == 404:
+            raise ServerError("gone", slug="server-gone")
+        return types.SimpleNamespace(status=status, text=text)
+
+    with resources.sampler(Target, about(None))(running(answer)) as seen:
+        for _ in range(6):
+            assert asked.acquire(timeout=5)
+        assert not seen  # it is filled when the run is over
+    assert seen["readings"] == 2
+    assert seen["kv_usage"] == {"mean": 0.5, "highest": 0.75}
+    assert seen["queue_length"] is None
+
+
+def test_a_server_without_metrics_is_not_asked():
+    def answer(*_, **__):
+        raise AssertionError
+
+    with resources.sampler(Target, about(False))(running(answer)) as seen:
+        pass
+    assert seen == {}
+
+
+@pytest.mark.parametrize(("url", "read"), [("http://127.0.0.1:3", True), ("http://gpu-box:3", False)])
+def test_gpus_are_read_where_the_server_runs_on_this_machine(monkeypatch, url, read):
+    module = nvml()
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    monkeypatch.setitem(Watcher.__init__.__kwdefaults__, "every", 0.01)
+    with resources.sampler(Target, about(False))(running(None, url)) as seen:
+        time.sleep(0.2)
+    assert bool(seen) == read
+    assert [gpu["name"] for gpu in seen.get("gpus", ())] == (["NVIDIA H100", "NVIDIA L4"] if read else [])
+    assert ("nvmlShutdown" in module.calls) == read
