@@ -183,7 +183,7 @@ class Ingest:
         if self.template is None:
             raise TemplateRefusedError("the model has no chat template", slug="no-chat-template")
         prompt = self.template.prompt(content, params=request.params, time=request.time)
-        segments = self.encoder.add(prompt, special=False)
+        segments = self.encoder.add(prompt, special=False, talk=table.conversation[-1])
         marked = self.marked(request)
         if marked is not None and (blocks := marks.blocks(request.body, prompt, implicit=marked == "implicit")):
             table.marks[len(table) - 1] = blocks

@@ -56,6 +56,8 @@ class _Finder:
         tokens: list[bool] = []
         at = 0
         for start, end in self._places(text):
+            if start < at:
+                continue  # white space that the token before it has taken: the pieces are the text, and once
             stop = _behind_space(text, end) if self._strips and text[start:end] in self._strips else end
             if start > at:
                 pieces.append(text[at:start])
@@ -119,10 +121,15 @@ def _alternatives(tree: dict[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cutter:
-    """Cuts prompts for one tokenizer. `whole` is why pieces are not independent of one another, None if they are."""
+    """Cuts prompts for one tokenizer. `whole` is why pieces are not independent of one another, None if they are.
+
+    `reach` is the length of the longest added token: where a text was cut, every text is that goes on alike for so many
+    characters behind that place, and nothing before the place decides how it is cut behind it.
+    """
 
     stages: tuple[_Finder, ...]
     whole: str | None
+    reach: int = 1
 
     def cut(self, text: str) -> list[str]:
         """Give the pieces of a text, in order and without gaps; each is one added token or has none to be cut at.
@@ -148,7 +155,8 @@ def cutter(tokenizer: Tokenizer) -> Cutter:
     whole = _looks_across(tokenizer) or next(filter(None, map(_unsafe, stages)), None)
     if len(stages) == 2 and _first_wins(raw, late):
         stages = [raw + late]
-    return Cutter(tuple(_Finder(tokens) for tokens in stages if tokens), whole)
+    reach = max((len(token.content) for token in raw + late), default=1)
+    return Cutter(tuple(_Finder(tokens) for tokens in stages if tokens), whole, reach)
 
 
 def sanitize(text: str) -> str:

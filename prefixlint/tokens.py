@@ -11,8 +11,9 @@ shortcut gives other ids it is dropped, everything is done the slow way, and `En
 from __future__ import annotations
 
 from array import array
+from collections import OrderedDict
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from prefixlint.segments import LONG, Store
 from prefixlint.tokenlibs import FastTokenizer, Wrapping, encode_slow, load_slow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -34,6 +35,7 @@ FAST_FROM = 2_000_000
 
 _BATCH = 4_000_000  # characters handed to a tokenizer library at once, which bounds its copies
 _WAITING = 16_000_000  # characters that may wait for a flush
+_TALKS = 160  # conversations whose latest prompt is kept for the next one: so many overlap in the log of a busy server
 _SAMPLE_CHARS = 1_000  # of each end of a sampled prompt, and of a sampled segment
 _SAMPLE_FOREIGN = 4  # prompts in other scripts that a check takes besides
 _SAMPLE_SEGMENTS = 24  # of a batch of fastokens, until ten times as many were compared; then
@@ -63,6 +65,7 @@ class Encoder:
         self._store = Store(self.decode)
         self._queue: list[int] = []
         self._queued_chars = 0
+        self._talks: OrderedDict[Hashable, _Begun] = OrderedDict()
         self._texts_added = 0
         self._samples: list[str] = []
         self._compared = 0
@@ -76,18 +79,19 @@ class Encoder:
         if self._wrapping.note is not None:
             self.notes.append(self._wrapping.note)
 
-    def add(self, text: str, *, special: bool) -> array[int]:
+    def add(self, text: str, *, special: bool, talk: Hashable = None) -> array[int]:
         """Intern a prompt and give its segments.
 
         `special` says that the engine adds what its tokenizer starts and ends a text with, as it does for raw
         completions; text rendered by a chat template has that in it already. Added tokens that the text spells out are
-        read as such wherever they stand, as engines do. Lone surrogates become U+FFFD.
+        read as such wherever they stand, as engines do. Lone surrogates become U+FFFD. `talk` names the conversation:
+        what its prompts begin with alike is cut once.
         """
         try:
-            segments = self._intern(text)
+            segments = self._intern(text, talk)
         except UnicodeEncodeError:
             text = sanitize(text)
-            segments = self._intern(text)
+            segments = self._intern(text, talk)
         self._sample(text)
         if self._queued_chars >= _WAITING:
             self.flush()
@@ -166,13 +170,30 @@ class Encoder:
         """The library that tokenizes now."""
         return "fastokens" if self._fast.started and self._fast.usable() else "tokenizers"
 
-    def _intern(self, text: str) -> array[int]:
+    def _intern(self, text: str, talk: Hashable = None) -> array[int]:
+        begun = None if talk is None else self._talks.pop(talk, None)
+        if begun is None or not text.startswith(begun.text):
+            begun = _Begun("", 0, array("I"))
         known, find = self._store.known, self._store.find
-        segments = array("I")
-        for piece in self._cutter.cut(text):
+        segments = begun.segments[:]
+        pieces = self._cutter.cut(text[begun.end :] if begun.end else text)
+        for piece in pieces:
             segment = known.get(piece) if len(piece) < LONG else find(piece)
             segments.append(self._new(piece) if segment is None else segment)
+        if talk is not None:
+            self._talks[talk] = self._begun(text, pieces, segments) or begun
+            if len(self._talks) > _TALKS:
+                self._talks.popitem(last=False)
         return segments
+
+    def _begun(self, text: str, pieces: Sequence[str], segments: array[int]) -> _Begun | None:
+        """Give the beginning of a prompt that is cut in the same way whatever follows it: all but the last pieces."""
+        end, reach = len(text), self._cutter.reach
+        for number, piece in enumerate(reversed(pieces), 1):
+            end -= len(piece)
+            if end + reach <= len(text):
+                return _Begun(text[: end + reach], end, segments[: len(segments) - number])
+        return None
 
     def _new(self, piece: str) -> int:
         segment = self._store.add_text(piece)
@@ -267,6 +288,14 @@ class Encoder:
             inner[-1] = len(before) + len(starts)
         behind = len(before) + len(starts) + 1 + np.arange(len(after))
         return np.concatenate((np.arange(len(before) + 1), inner, behind)).astype(np.int64)
+
+
+class _Begun(NamedTuple):
+    """The beginning of a prompt up to the character `end`, with its segments; a prompt has it if it has `text`."""
+
+    text: str
+    end: int
+    segments: array[int]
 
 
 def _batches(queue: Sequence[int], store: Store) -> Iterator[list[int]]:

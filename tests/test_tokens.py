@@ -161,6 +161,47 @@ def test_ids_are_those_of_the_whole_text(name, texts, special):
 
 
 @pytest.mark.parametrize("name", EVERY)
+@given(first=TEXTS, turns=st.lists(st.tuples(st.integers(0, 40), TEXTS), min_size=1, max_size=5))
+@example(first="<|start|>a<|end|>b", turns=[(0, "c<|end|>"), (1, "<|start|>"), (4, "|>end"), (0, "")])
+@example(first="a<|end|>   ", turns=[(0, "  b<|end|>"), (2, "x<|end|>  "), (1, " ")])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_a_turn_is_cut_as_if_it_came_alone(name, first, turns):
+    mine = encoder(name)
+    text, texts = first, [first]
+    for gone, more in turns:
+        text = text[: max(0, len(text) - gone)] + more
+        texts.append(text)
+    mine._talks.clear()
+    for text in texts:
+        turn, alone = mine.add(text, special=False, talk="one"), mine.add(text, special=False)
+        assert "".join(map(mine.text, turn)) == sanitize(text)
+        assert turn == alone or name in WHOLE
+    mine.flush()
+
+
+def test_white_space_that_two_added_tokens_want_is_there_once():
+    mine, text = Encoder(EVERY["rstrip and spaces"]), "a<|end|>   x"
+    prompt = mine.add(text, special=False)
+    assert "".join(map(mine.text, prompt)) == text
+    assert mine.ids(prompt).tolist() == reference("rstrip and spaces").encode(text, add_special_tokens=False).ids
+
+
+def test_the_beginning_that_turns_share_is_cut_once(monkeypatch):
+    mine, seen = Encoder(EVERY["byte-level"]), []
+    cut = type(mine._cutter).cut
+    monkeypatch.setattr(type(mine._cutter), "cut", lambda self, text: seen.append(text) or cut(self, text))
+    history = "<|start|>" + "hello " * 500
+    for turn in range(4):
+        history += f"<|end|>turn {turn}<|start|>and then"
+        mine.add(history, special=False, talk="one")
+    assert len(seen) == 4
+    assert max(map(len, seen[1:])) < 100
+    for other in range(tokens._TALKS + 5):
+        mine.add(history, special=False, talk=other)
+    assert len(mine._talks) == tokens._TALKS
+
+
+@pytest.mark.parametrize("name", EVERY)
 def test_which_tokenizers_can_be_cut_is_known(name):
     assert (cutter(reference(name)).whole is not None) == (name in WHOLE)
     mine = encoder(name)
