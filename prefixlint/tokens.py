@@ -36,6 +36,7 @@ FAST_FROM = 2_000_000
 _BATCH = 4_000_000  # characters handed to a tokenizer library at once, which bounds its copies
 _WAITING = 16_000_000  # characters that may wait for a flush
 _TALKS = 160  # conversations whose latest prompt is kept for the next one: so many overlap in the log of a busy server
+_TALK_CHARS = 3_000_000  # of those prompts together
 _SAMPLE_CHARS = 1_000  # of each end of a sampled prompt, and of a sampled segment
 _SAMPLE_FOREIGN = 4  # prompts in other scripts that a check takes besides
 _SAMPLE_SEGMENTS = 24  # of a batch of fastokens, until ten times as many were compared; then
@@ -66,6 +67,7 @@ class Encoder:
         self._queue: list[int] = []
         self._queued_chars = 0
         self._talks: OrderedDict[Hashable, _Begun] = OrderedDict()
+        self._talk_chars = 0
         self._texts_added = 0
         self._samples: list[str] = []
         self._compared = 0
@@ -172,6 +174,8 @@ class Encoder:
 
     def _intern(self, text: str, talk: Hashable = None) -> array[int]:
         begun = None if talk is None else self._talks.pop(talk, None)
+        if begun is not None:
+            self._talk_chars -= len(begun.text)
         if begun is None or not text.startswith(begun.text):
             begun = _Begun("", 0, array("I"))
         known, find = self._store.known, self._store.find
@@ -181,10 +185,14 @@ class Encoder:
             segment = known.get(piece) if len(piece) < LONG else find(piece)
             segments.append(self._new(piece) if segment is None else segment)
         if talk is not None:
-            self._talks[talk] = self._begun(text, pieces, segments) or begun
-            if len(self._talks) > _TALKS:
-                self._talks.popitem(last=False)
+            self._keep(talk, self._begun(text, pieces, segments) or begun)
         return segments
+
+    def _keep(self, talk: Hashable, begun: _Begun) -> None:
+        self._talks[talk] = begun
+        self._talk_chars += len(begun.text)
+        while len(self._talks) > _TALKS or self._talk_chars > _TALK_CHARS:
+            self._talk_chars -= len(self._talks.popitem(last=False)[1].text)
 
     def _begun(self, text: str, pieces: Sequence[str], segments: array[int]) -> _Begun | None:
         """Give the beginning of a prompt that is cut in the same way whatever follows it: all but the last pieces."""

@@ -171,8 +171,7 @@ def test_a_turn_is_cut_as_if_it_came_alone(name, first, turns):
     for gone, more in turns:
         text = text[: max(0, len(text) - gone)] + more
         texts.append(text)
-    mine._talks.clear()
-    for text in texts:
+    for text in ["", *texts]:
         turn, alone = mine.add(text, special=False, talk="one"), mine.add(text, special=False)
         assert "".join(map(mine.text, turn)) == sanitize(text)
         assert turn == alone or name in WHOLE
@@ -199,6 +198,13 @@ def test_the_beginning_that_turns_share_is_cut_once(monkeypatch):
     for other in range(tokens._TALKS + 5):
         mine.add(history, special=False, talk=other)
     assert len(mine._talks) == tokens._TALKS
+    assert mine._talk_chars == sum(len(begun.text) for begun in mine._talks.values())
+    monkeypatch.setattr(tokens, "_TALK_CHARS", 10 * len(history))
+    mine.add(history, special=False, talk="last")
+    assert len(mine._talks) == 10
+    monkeypatch.setattr(tokens, "_TALK_CHARS", 100)
+    mine.add(history, special=False, talk="longer")
+    assert (len(mine._talks), mine._talk_chars) == (0, 0)
 
 
 @pytest.mark.parametrize("name", EVERY)
