@@ -26,7 +26,10 @@ function quantiles(times) {
 function firstTokens(result) {
   const runs = list(result.runs).filter((run) => quantiles(run.ttft_ms).length);
   if (!runs.length) return null;
-  const series = runs.map((run, i) => ({ name: named(run), kind: run.cache === "cold" ? "c-1" : i < 2 ? "c-0" : `c-${2 + (i % 6)}`, dashed: run.cache === "cold", points: quantiles(run.ttft_ms) }));
+  // one set of runs: a colour for cold and one for warm; several: a colour for each, and dashes for cold
+  const labels = [...new Set(runs.map((run) => run.label))];
+  const hue = (run) => (labels.length > 1 ? labels.indexOf(run.label) % 8 : run.cache === "cold" ? 1 : 0);
+  const series = runs.map((run) => ({ name: named(run), kind: `c-${hue(run)}`, dashed: run.cache === "cold", points: quantiles(run.ttft_ms) }));
   return el("div", {}, lines({ title: "Time to the first token: share of the requests that had it by then", series, x: { kind: "log", label: "time to the first token", format: milliseconds, at: (low, high, most) => { const found = []; for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) for (const step of [1, 2, 5]) { const at = step * 10 ** power; if (at >= low && at <= high) found.push(at); } return found.filter((_, i) => i % Math.max(1, Math.ceil(found.length / Math.max(2, most))) === 0); } }, y: { ...RATE, label: "share of requests", high: 1 } }), split(runs));
 }
 
@@ -77,7 +80,7 @@ function changes(found, caption) {
     el("thead", { class: "unseen" }, el("tr", {}, ["figure", "range", "change", "before", "after"].map((head) => el("th", { scope: "col" }, head)))),
     el("tbody", {}, rows.map(([name, one]) => {
       const low = known(one.low) ? one.low : one.change, high = known(one.high) ? one.high : one.change, unit = one.points ?? share(name) ? "pt" : "%";
-      return el("tr", {}, el("th", { scope: "row" }, name.replaceAll("_", " "), one.sure === false ? el("small", {}, " not sure") : null),
+      return el("tr", {}, el("th", { scope: "row" }, name.replaceAll("_", " "), one.sure === false && known(one.low) ? el("small", {}, " not sure") : null),
         el("td", { class: "track middle", title: `${points(low)} to ${points(high)} ${unit}` }, el("span", { class: "piece range", css: { left: place(low), width: `${Math.max(0.4, (50 * (high - low)) / most)}%` } }), el("span", { class: "piece at", css: { left: place(one.change) } })),
         el("td", { class: "num" }, `${points(one.change)} ${unit}`), el("td", { class: "num moved" }, figure(name, one.before)), el("td", { class: "num moved" }, figure(name, one.after)));
     })));
