@@ -10,8 +10,9 @@ What comes from where, so that nothing is said twice:
     docs/cli.md             the command line's own help texts
     docs/json.md            the JSON Schemas in `prefixlint/schemas`
     docs/messages.md        where the sources raise an error, skip a line or note something, and `logs/recipes.toml`
-    README.md               the block between the markers `<!-- output: COMMAND -->` and `<!-- end -->` is what the
-                            command prints
+    docs/worked-example.md  a conversation counted by hand: fixtures/traces/worked-tools.toml
+    README.md and others    the block between the markers `<!-- output: COMMAND -->` and `<!-- end -->` is what the
+                            command prints; `<!-- measured: NAME -->` begins a table of docs/accuracy.toml
 
 A page without a source is removed. The same sources give the same bytes, whatever the terminal and the clock.
 """
@@ -30,7 +31,8 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +40,16 @@ import click
 
 ROOT = Path(__file__).resolve().parents[1]
 HELP_WIDTH = 100
+FILLED = ("README.md", "docs/how-wrong.md", "docs/low-hit-rate.md")
 GENERATED_FOLDERS = ("docs/formats", "docs/engines")
-GENERATED_FILES = ("docs/cli.md", "docs/json.md", "docs/messages.md", "README.md")
+GENERATED_FILES = (
+    "docs/cli.md",
+    "docs/json.md",
+    "docs/messages.md",
+    "docs/how-wrong.md",
+    "docs/worked-example.md",
+    *FILLED,
+)
 OUTPUT_BLOCK = re.compile(r"(<!-- output: (?P<command>[^\n]+?) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL)
 # Commands of an output block run as a reader would run them, but offline and without colours.
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "NO_COLOR": "1", "COLUMNS": str(HELP_WIDTH), "LC_ALL": "C.UTF-8"}
@@ -275,9 +285,103 @@ def _type(field: Mapping[str, Any]) -> str:
     return " or ".join([kind, *null])
 
 
+def measured_tables() -> dict[str, str]:
+    """Give the tables of what was measured of how right the numbers are, by name; `summary` is a short list of them."""
+    data = tomllib.loads((ROOT / "docs" / "accuracy.toml").read_text(encoding="utf-8"))
+
+    def of(row: Mapping[str, Any], key: str) -> str:
+        return f"{row[key]:,} of {row['of']:,}"
+
+    def table(head: str, name: str, *cells: Callable[[Mapping[str, Any]], object]) -> str:
+        names = head.split(" | ")
+        rows = [" | ".join(_cell(str(cell(row))) for cell in cells) for row in data[name]]
+        return "\n".join(f"| {row} |" for row in [" | ".join(names), "|".join(["---"] * len(names)), *rows])
+
+    worst = data["precision"][0]
+    servers = "; ".join(f"{row['engine'].partition(',')[0]} {of(row, 'cached_equal')}" for row in data["server"])
+    caches = "; ".join(f"{row['engine'].partition(':')[0]} {of(row, 'equal')}" for row in data["cache"])
+    share = f"{100 * worst['right'] / worst['of']:.0f} %, {worst['date']}; the aim is 90 %"
+    summary = [
+        f"cached tokens equal, request by request, on whole servers: {servers}",
+        f"random traces without a difference from the engines' own caches: {caches}",
+        f"warnings and errors of `check` that are true, on {worst['what']}: {of(worst, 'right')} ({share})",
+        "a hit rate is no speed: 94.6 % of reuse gave about 6 % of throughput in one measurement by others",
+    ]
+    return {
+        "summary": "\n".join(f"* {line}" for line in summary),
+        "server": table(
+            "engine | model | token counts equal | cached tokens equal | measured | with",
+            "server",
+            itemgetter("engine"),
+            itemgetter("model"),
+            lambda row: of(row, "token_counts_equal"),
+            lambda row: of(row, "cached_equal"),
+            itemgetter("date"),
+            lambda row: f"`{row['command']}`",
+        ),
+        "cache": table(
+            "cache | traces without a difference | measured | with",
+            "cache",
+            itemgetter("engine"),
+            lambda row: of(row, "equal"),
+            itemgetter("date"),
+            lambda row: f"`{row['command']}`",
+        ),
+        "published": table(
+            "trace | published | here | held by",
+            "published",
+            *map(itemgetter, ("what", "published", "ours")),
+            lambda row: f"`{row['test']}`",
+        ),
+        "planted": table(
+            "what | right | measured", "planted", itemgetter("what"), lambda row: of(row, "equal"), itemgetter("date")
+        ),
+        "precision": table(
+            "where | true | | measured",
+            "precision",
+            itemgetter("what"),
+            lambda row: of(row, "right"),
+            lambda row: f"{100 * row['right'] / row['of']:.0f} %",
+            itemgetter("date"),
+        ),
+    }
+
+
+def worked_page() -> str:
+    """Show the conversation that was counted by hand, request by request."""
+    text = (ROOT / "fixtures" / "traces" / "worked-tools.toml").read_text(encoding="utf-8")
+    data = tomllib.loads(text)
+    head = " ".join(line.removeprefix("#").strip() for line in text.split("\n\nblock_size")[0].splitlines())
+    parts = ["# A conversation with tools, counted by hand", head.split(". ", 1)[1]]
+    for number, row in enumerate(data["request"], 1):
+        misses = ", ".join(f"{tokens} {cause}" for cause, tokens in row["misses"].items())
+        parts += [
+            f"## Request {number}",
+            f"```text\n{row['prompt']}\n```",
+            f"The model answers `{row['output']}`.",
+            f"| tokens | SGLang serves | vLLM serves, blocks of {data['block_size']} | SGLang computes |",
+            f"|---:|---:|---:|---|\n| {row['tokens']} | {row['sglang']} | {row['vllm']} | {misses} |",
+            row["why"],
+        ]
+    rates = f"SGLang serves {data['sglang'].replace('/', ' of ')} tokens, vLLM {data['vllm'].replace('/', ' of ')}."
+    parts.append(f"## Together\n\n{rates} `tests/test_worked.py` holds the simulators against these counts.")
+    return "\n\n".join(parts).replace(" |\n\n|---:", " |\n|---:") + "\n"
+
+
+MEASURED_BLOCK = re.compile(r"(<!-- measured: (?P<name>\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
 def readme_page() -> str:
-    """Run the commands that the README shows and put their output where it belongs."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    """Fill the README."""
+    return filled_page("README.md")
+
+
+def filled_page(name: str) -> str:
+    """Run the commands that a page shows and put their output where it belongs."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    if MEASURED_BLOCK.search(text):
+        tables = measured_tables()
+        text = MEASURED_BLOCK.sub(lambda match: f"{match[1]}{tables[match['name']]}\n{match[4]}", text)
 
     def fill(match: re.Match[str]) -> str:
         return f"{match[1]}```text\n$ {match['command']}\n{_output(match['command'])}\n```\n{match[4]}"
@@ -313,7 +417,8 @@ def wanted() -> dict[str, str]:
         "docs/messages.md": messages_page(),
         "docs/cli.md": cli_page(),
         "docs/json.md": json_page(),
-        "README.md": readme_page(),
+        "docs/worked-example.md": worked_page(),
+        **{name: filled_page(name) for name in FILLED},
     }
 
 

@@ -204,3 +204,76 @@ def test_the_readme_opens_with_output():
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     assert lines[0] == "# prefixlint"
     assert next(line for line in lines[1:] if line).startswith("<!-- output: prefixlint analyze ")
+
+
+PAGES = sorted({ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_to_a_file_leads_somewhere(page):
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"(?<!`)\]\((?!https?://|#)([^)#\s]+)", text):
+        assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_command_that_a_page_names_has_its_options():
+    """A command in a page is one that can be typed: it exists, and so does each option behind it."""
+    from prefixlint.cli import main
+
+    top = click.Context(main)
+    known = {name: main.get_command(top, name) for name in main.list_commands(top)}
+    options = {
+        name: {word for option in one.params for word in (*option.opts, *option.secondary_opts)}
+        for name, one in known.items()
+    }
+    seen = 0
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for name, rest in re.findall(r"(?<![\w/])prefixlint ([a-z]+)((?:(?! [|#&] |`)[^\n]|\\\n)*)", text):
+            if name not in known:
+                continue
+            seen += 1
+            given = set(re.findall(r"(?<=\s)--[a-z][a-z-]+", rest))
+            assert given <= options[name] | {"--help", "--port", "--enable-prompt-tokens-details"}, (
+                page.name,
+                name,
+                rest,
+            )
+    assert seen > 50
+
+
+def test_the_guide_names_rules_that_exist():
+    from prefixlint import rulebook
+
+    text = (ROOT / "docs" / "low-hit-rate.md").read_text(encoding="utf-8")
+    codes = set(re.findall(r"PFX\d{3}", text))
+    assert len(codes) >= 5
+    assert codes <= set(rulebook.rules())
+
+
+def test_what_was_measured_is_dated_and_adds_up():
+    data = tomllib.loads((ROOT / "docs" / "accuracy.toml").read_text(encoding="utf-8"))
+    for name, rows in data.items():
+        for row in rows:
+            counts = [row[key] for key in ("equal", "right", "token_counts_equal", "cached_equal") if key in row]
+            assert all(0 <= count <= row["of"] for count in counts), row
+            assert name == "published" or row["date"].year >= 2026
+    tables = generate.measured_tables()
+    assert set(tables) == {"summary", *data}
+    assert "11 of 25" in tables["precision"]
+    for page in ("README.md", "docs/how-wrong.md"):
+        assert "<!-- measured: " in (ROOT / page).read_text(encoding="utf-8")
+
+
+def test_a_measured_block_is_filled_and_the_rest_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(generate, "measured_tables", lambda: {"x": "| a |"})
+    monkeypatch.setattr(generate, "ROOT", tmp_path)
+    (tmp_path / "p.md").write_text("before\n<!-- measured: x -->\nstale\n<!-- end -->\nafter\n")
+    assert generate.filled_page("p.md") == "before\n<!-- measured: x -->\n| a |\n<!-- end -->\nafter\n"
+
+
+def test_the_count_by_hand_is_shown_request_by_request():
+    page = generate.worked_page()
+    assert page.count("## Request ") == 4
+    assert "SGLang serves 36 of 65 tokens, vLLM 32 of 65." in page
+    assert "| 23 | 18 | 16 | 5 cold |" in page
