@@ -10,6 +10,8 @@ import shlex
 import pytest
 from click.testing import CliRunner
 
+from prefixlint.advice import _marking
+from prefixlint.advice._case import Case
 from prefixlint.cli import main
 
 from .toy import model_folder, write_log
@@ -123,6 +125,42 @@ def test_growing_conversations_are_marked_at_their_ends(tmp_path, model):
     # the command's own result has nothing better to offer
     _, _, *arguments = shlex.split(found["command"])
     assert not advice(analyze(*arguments), "marks")
+
+
+@pytest.mark.parametrize("marked", [["system"], ["system", "last"]])
+def test_the_whole_log_is_replayed_only_where_marks_may_gain(marked, tmp_path, model, monkeypatch):
+    rows = conversations(12, clock=False, marked=["system"])
+    if "last" in marked:
+        for row in rows:
+            row["messages"][-1] = row["messages"][-1] | {
+                "content": [text(row["messages"][-1]["content"], cache_control={"type": "ephemeral"})]
+            }
+    seen, looked = [], []
+    replay, of = Case.replay_of, _marking.Marking.of
+
+    def replay_of(self, fleets, limits):
+        if limits.marks is not None:
+            seen.append(limits)
+        return replay(self, fleets, limits)
+
+    def marking_of(case, name):
+        looked.append(name)
+        return of(case, name)
+
+    monkeypatch.setattr(Case, "replay_of", replay_of)
+    monkeypatch.setattr(_marking.Marking, "of", marking_of)
+    log = write_log(tmp_path / "log.jsonl", rows)
+    result = analyze(log, "--model", model, "--engine", "anthropic", "--engine", "sglang")
+    assert looked == ["anthropic"]  # nothing goes by marks in SGLang
+    assert bool(advice(result, "marks")) == bool(seen) == ("last" not in marked)
+
+
+def test_places_chosen_by_few_requests_are_those_of_all(tmp_path, model, monkeypatch):
+    log = write_log(tmp_path / "log.jsonl", conversations(12, clock=False, marked=["system"]))
+    (whole,) = advice(analyze(log, "--model", model, "--engine", "anthropic"), "marks")
+    monkeypatch.setattr(_marking, "_PLACED_BY", 20)
+    (few,) = advice(analyze(log, "--model", model, "--engine", "anthropic"), "marks")
+    assert few == whole
 
 
 def test_hours_between_requests_ask_for_longer_lives(tmp_path, model):

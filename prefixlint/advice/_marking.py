@@ -23,15 +23,16 @@ from prefixlint.spots import Spot, placed
 Plan = tuple[Spot, ...]
 
 _SYSTEM, _FIRST, _PARTS, _LAST = 4, 3, 4, 3  # places of each kind that are tried
+_PLACED_BY = 600  # requests by which places are chosen
 _COMMON = 0.02  # of the requests must have a place for it to be tried
 
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
-    """A request: the names and ends of its prefixes, when it comes and can be read, whose rules and prices hold."""
+    """A request: the names of its prefixes, its marks as they are, when it comes and can be read, whose rules hold."""
 
     names: Sequence[bytes]
-    ends: Sequence[int]
+    marks: Marks
     structure: int
     now: float
     visible: float
@@ -88,10 +89,14 @@ class Marking:
             delay = (visit.first if variant.visible == "first_token" else visit.total) or 0.0
             names = list(prefixes(visit.namespace, visit.prompt, visit.marks.ends))
             scale = float(case.factors[number])
-            marking.prompts.append(
-                _Prompt(names, visit.marks.ends, numbers[shape], now, now + delay, visit.model, scale)
-            )
+            marking.prompts.append(_Prompt(names, visit.marks, numbers[shape], now, now + delay, visit.model, scale))
         return marking
+
+    def head(self, requests: int) -> Marking:
+        """Give the first requests only; itself where there are no more."""
+        if requests >= len(self.prompts):
+            return self
+        return replace(self, prompts=self.prompts[:requests], _known={})
 
     def candidates(self) -> list[Spot]:
         """List the places at which marks could stand, in the order in which they come in a prompt."""
@@ -108,12 +113,17 @@ class Marking:
             self._known[plan] = self._walk(plan)
         return self._known[plan]
 
-    def _walk(self, plan: Plan) -> Tally:
-        chosen = [placed(blocks, plan) for blocks in self.structures]
+    def logged(self) -> Tally:
+        """Say what the marks that the requests have give."""
+        return self._walk(None)
+
+    def _walk(self, plan: Plan | None) -> Tally:
+        """Serve all requests with the marks of a plan; None leaves them as they are."""
+        chosen = [placed(blocks, plan) for blocks in self.structures] if plan is not None else []
         stores: dict[str | None, tuple[MarkStore, Rates]] = {}
         read = written = saved = 0.0
         for prompt in self.prompts:
-            marks = Marks(prompt.ends, chosen[prompt.structure])
+            marks = prompt.marks if plan is None else Marks(prompt.marks.ends, chosen[prompt.structure])
             if not marks.ttl:
                 continue
             if prompt.model not in stores:
@@ -170,13 +180,18 @@ def _order(spot: Spot) -> tuple[int, int, int, int]:
 def best(marking: Marking, long: float | None) -> Plan:
     """Choose places and lifetimes: the provider's own one, or `long` seconds (None: there is no other).
 
-    Of lifetimes, those that are longer come first in a prompt, as providers want it.
+    Which places pay shows in few requests, and many places are tried; lifetimes, and which of the chosen places stay,
+    are judged by all of them. Of lifetimes, those that are longer come first in a prompt, as providers want it.
     """
-    plans = [_greedy(marking, None)]
+    few = marking.head(_PLACED_BY)
+    plans = [_greedy(few, None)]
     if long is not None:
-        plans.append(tuple(replace(spot, ttl=None) for spot in _greedy(marking, long)))
-        plans = [_lengthened(plan, count, long) for plan in plans for count in range(len(plan) + 1)]
-    return max(plans, key=lambda plan: (marking.tally(plan).saved, -len(plan)))
+        plans.append(tuple(replace(spot, ttl=None) for spot in _greedy(few, long)))
+        plans = [_lengthened(plan, count, long) for plan in dict.fromkeys(plans) for count in range(len(plan) + 1)]
+    if few is not marking:
+        plans.append(())
+    chosen = max(plans, key=lambda plan: (marking.tally(plan).saved, -len(plan)))
+    return chosen if few is marking else _pruned(marking, chosen)
 
 
 def _lengthened(plan: Plan, count: int, long: float) -> Plan:

@@ -16,6 +16,9 @@ _CHOSEN_BY = 2_000
 """Requests by which places are chosen; what they give is then simulated over all of them."""
 
 
+_HOPE = 0.5  # of what has to be gained, that the first requests must show
+
+
 def advise(case: Case) -> list[Advice]:
     """Give the marks that save most of what prompts cost, for each provider whose cache goes by marks."""
     if not case.log.table.marks or case.log.of_blocks:
@@ -24,11 +27,20 @@ def advise(case: Case) -> list[Advice]:
 
 
 def _for(case: Case, name: str) -> Advice | None:
-    priced = costs(case, case.engine(name))
+    engine = case.engine(name)
+    priced = costs(case, engine) if _by_marks(case, engine) else None
     marking = None if priced is None else Marking.of(case.head(_CHOSEN_BY), name)
     if priced is None or marking is None or not marking.prompts:
         return None
-    return _judged(case, name, best(marking, _long(marking.variant)), priced, marking)
+    plan = best(marking, _long(marking.variant))
+    if marking.tally(plan).saved - marking.logged().saved < _HOPE * LEAST * marking.tokens:
+        return None  # a replay of the whole log takes longest, and would not find enough
+    return _judged(case, name, plan, priced, marking)
+
+
+def _by_marks(case: Case, engine: Engine) -> bool:
+    """Tell whether marks decide for any model of the log."""
+    return any(engine.for_model(model).match == "marked_breakpoint" for model in case.log.table.models.values)
 
 
 def _judged(case: Case, name: str, plan: Plan, priced: Costs, marking: Marking) -> Advice | None:
