@@ -47,9 +47,9 @@ def test_a_stream_gives_its_events_with_the_moments_at_which_they_came():
     moments = [before, got.sent, got.events[0][0], got.events[1][0], got.done, after]
     assert moments == sorted(moments)
     assert got.events[0][0] - got.sent >= gap
-    assert got.events[1][0] - got.events[0][0] >= gap
+    assert got.events[1][0] - got.sent >= 2 * gap
     # the end of the stream is not the end of its output: waiting for it is no time of the answer
-    assert got.done - got.events[1][0] < gap
+    assert got.done == got.events[1][0]
 
 
 def test_what_the_client_itself_takes_is_under_a_millisecond_and_waiting_is_not_part_of_it():

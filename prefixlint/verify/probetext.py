@@ -69,7 +69,8 @@ def _end(found: Probed, style: Style, width: int) -> list[str]:
         lines += wrap("There is no profile to compare with; --profile NAME chooses one.", width, first="")
     if unknown:
         lines += wrap(f"Not found out: {', '.join(unknown)}.", width, first="")
-    for note in found.about.notes:
+    told = any(rule.name == "reported" and rule.measured == "yes" for rule in found.rules)
+    for note in () if told else found.about.notes:
         lines += wrap(f"Note: {note}.", width, first="")
     return lines
 

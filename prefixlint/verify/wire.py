@@ -1,8 +1,8 @@
 """HTTP to one inference server: whole answers, and streams of which the moment of every event is known.
 
 Blocking calls from any number of threads; each thread keeps one connection and uses it again. An answer's head and body
-are parsed by `http.client`; requests are written in one piece, and every wait in the kernel is timed, so that what the
-client itself took is known for each request.
+are parsed by `http.client`; requests are written in one piece. What the client itself took is known for each request,
+as time of the processor: on a machine that others use too, the clock on the wall would count them as well.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Streamed:
 
     `sent` is the moment before the request's first byte was written, on an open connection. `events` are the data of
     each event with the moment at which its last byte was read, without the closing `[DONE]`; what came before a failure
-    is kept. `done` is when the last byte of the answer was read. `overhead` is what the client itself took between the
-    call and its return: all but waiting for the connection and for bytes. `status` is 0 where no answer began; `body`
+    is kept. `done` is when the last byte of the answer was read. `overhead` is the time of the processor that the
+    client took between the call and its return, the system calls included. `status` is 0 where no answer began; `body`
     is the answer where it is no stream.
     """
 
@@ -77,12 +77,11 @@ class Streamed:
 
 
 class _TimedReader(io.RawIOBase):
-    """A socket's bytes; keeps the seconds spent waiting for them, and the moment at which the last ones came."""
+    """A socket's bytes; keeps the moment at which the last ones came."""
 
     def __init__(self, sock: socket.socket, deadline: float) -> None:
         self._sock = sock
         self._deadline = deadline
-        self.waited = 0.0
         self.last = 0.0
         self.heard = False
 
@@ -90,14 +89,12 @@ class _TimedReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        began = time.perf_counter()
-        if began > self._deadline:
+        if time.perf_counter() > self._deadline:
             raise TimeoutError
         try:
             count = self._sock.recv_into(buffer)
         finally:
             self.last = time.perf_counter()
-            self.waited += self.last - began
         self.heard = self.heard or count > 0
         return count
 
@@ -184,9 +181,8 @@ class Server:
 
         `begun` is set when the first event is there.
         """
-        called = time.perf_counter()
+        taken = _Taken()
         request = self._request("POST", path, body)
-        taken = _Taken(called)
         exchange: _Exchange | None = None
         try:
             exchange, headers = self._begin("POST", request, self.timeout, taken)
@@ -213,7 +209,7 @@ class Server:
         return text.replace(self._secret, "***") if self._secret else text
 
     def _ask(self, method: str, path: str, body: bytes | None, timeout: float) -> Reply:
-        taken = _Taken(time.perf_counter())
+        taken = _Taken()
         try:
             exchange, headers = self._begin(method, self._request(method, path, body), timeout, taken)
             reply = Reply(exchange.response.status, headers, exchange.whole())
@@ -232,11 +228,9 @@ class Server:
         kept = getattr(self._local, "sock", None) is not None
         while True:
             taken.exchange = None
-            began = time.perf_counter()
             sock = self._connection(timeout)
-            taken.waited += time.perf_counter() - began
             try:
-                exchange = taken.exchange = _Exchange(sock, request, method, began + self.longest)
+                exchange = taken.exchange = _Exchange(sock, request, method, time.perf_counter() + self.longest)
                 headers = exchange.head()
             except (ConnectionError, ssl.SSLEOFError):
                 if not kept or (taken.exchange and taken.exchange.raw.heard):
@@ -367,9 +361,9 @@ class Server:
 class _Taken:
     """What has come so far of a stream."""
 
-    def __init__(self, called: float) -> None:
-        self._called = called
-        self.waited = 0.0  # for the connection
+    def __init__(self) -> None:
+        self._called = time.perf_counter()
+        self._own = time.thread_time()
         self.exchange: _Exchange | None = None
         self.status = 0
         self.events: list[tuple[float, bytes]] = []
@@ -379,8 +373,7 @@ class _Taken:
     def result(self, exchange: _Exchange | None) -> Streamed:
         sent = exchange.sent if exchange else self._called
         done = (exchange.raw.last if exchange else 0.0) or time.perf_counter()
-        waited = self.waited + (exchange.raw.waited if exchange else 0.0)
-        overhead = max(0.0, time.perf_counter() - self._called - waited)
+        overhead = time.thread_time() - self._own
         return Streamed(self.status, sent, self.events, done, overhead, self.failure, self.body)
 
 
