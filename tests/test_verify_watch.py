@@ -491,3 +491,28 @@ def test_watching_stops_with_an_error_for_metrics_of_something_else():
         with pytest.raises(ServerError):
             next(watch.watch(client, 0.01, 1, first))
     assert threading.active_count() < 20
+
+
+def test_a_replay_on_a_server_that_others_use_says_first_how_it_does_now(tmp_path):
+    from .fakeengine import FakeEngine
+    from .toy import write_log
+
+    log = write_log(tmp_path / "log.jsonl", [{"model": "m", "messages": [{"role": "user", "content": "a b c"}]}] * 2)
+    with FakeEngine() as engine:
+        arguments = ["verify", str(log), "--url", engine.url, "--format", "json"]
+        fresh = CliRunner().invoke(main, arguments)
+        used = CliRunner().invoke(main, arguments)
+        rate = engine.cached_tokens / engine.prompt_tokens
+    assert "before the replay" not in fresh.stderr  # nothing was asked for before
+    assert "before the replay, since the server's start: hit rate" in used.stderr
+    assert "Prefix work can help" in used.stderr
+    assert 0 < rate < 1
+
+
+def test_the_sentence_says_what_is_not_known():
+    unknown = Sample("sglang", Counters(queries=10, hits=5, prompt_tokens=10))
+    said = watchtext.sentence(unknown, triage.judge(unknown))
+    assert said.startswith("since the server's start: hit rate 50.0 %.")
+    cannot = watchtext.sentence(sample(1.0, 0.1, 0.2), triage.judge(sample(1.0, 0.1, 0.2)))
+    assert "queue 10%, prefill 20%, other 70%" in cannot
+    assert "Prefix work cannot help here: 70% of the time to first token is neither" in cannot

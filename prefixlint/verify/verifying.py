@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from prefixlint.errors import PrefixlintError, UsageError
+from prefixlint.errors import PrefixlintError, ServerError, UsageError
 from prefixlint.model import Messages, Request
 from prefixlint.runs import EngineUsed, Left, LoadUsed, Note, Residual, TokenDifference, Verification
-from prefixlint.verify import devices, embedded, predict, prompts, replay, resources, tally, targets
+from prefixlint.verify import (
+    devices,
+    embedded,
+    predict,
+    prompts,
+    replay,
+    resources,
+    tally,
+    targets,
+    triage,
+    watch,
+    watchtext,
+)
 from prefixlint.verify.replay import Calls, Load
 from prefixlint.verify.session import Outcome, Session
 from prefixlint.wording import many
@@ -208,6 +222,7 @@ def measured(
         _admit(session, into)
         name = f"{about.title}{' ' + about.version if about.version and not running.embedded else ''}"
         progress.say(f"{name} answers on {running.server.url}")
+        _triage(session, into, progress)
         session.warm_up()
         _shorten_all(session, into)
         progress.say(_announced(session, into))
@@ -219,6 +234,21 @@ def measured(
     result = into.result()
     assert result is not None
     return result
+
+
+def _triage(session: Session, into: Collected, progress: Progress) -> None:
+    """Say first how a server that others use does now, and whether prefix work can help it at all."""
+    if session.running.launched or session.about.metrics is False:
+        return
+    with contextlib.suppress(ServerError):  # without metrics there is nothing to say
+        now = watch.sample(None, watch.scrape(session.running.server, time.time), session.running.server.url)
+        if now.idle:
+            return
+        verdict = triage.judge(now, caches=session.about.caches)
+        said = watchtext.sentence(now, verdict)
+        progress.say(f"before the replay, {said}")
+        if verdict.helps == "no":
+            into.notes.append(Note("prefix-work-cannot-help", f"before the replay, {said}"))
 
 
 def _admit(session: Session, into: Collected) -> None:

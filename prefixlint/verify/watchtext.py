@@ -135,6 +135,21 @@ def _verdict(verdict: Verdict, style: Style, width: int) -> list[str]:
     return lines
 
 
+def sentence(sample: Sample, verdict: Verdict) -> str:
+    """Say the same in a few words: hits, where the time goes, the pool, and whether prefix work can help."""
+    over = f"over the last {_span(sample.seconds)}" if sample.seconds is not None else "since the server's start"
+    said = [f"hit rate {percent(sample.counters.hit_rate)}"]
+    whole = sample.timing("ttft")
+    if whole is not None:
+        shares = [(part, sample.share(part)) for part in PARTS]
+        split = ", ".join(f"{part} {'unknown' if share is None else f'{share:.0%}'}" for part, share in shares)
+        said.append(f"time to first token {_mean(whole)} (mean): {split}")
+    if sample.counters.kv_usage is not None:
+        said.append(f"{percent(sample.counters.kv_usage)} of the KV pool in use")
+    reason = f": {verdict.reasons[0]}" if verdict.reasons else ""
+    return f"{over}: {'; '.join(said)}. {_WORDS[verdict.helps]}{reason}"
+
+
 def limits(judged: Sequence[Judged], look: Look) -> list[str]:
     """Show what came of limits."""
     style = Style(look.color)
