@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from prefixlint import runs
 from prefixlint.cli import main
 from prefixlint.errors import ModelError, UsageError
 from prefixlint.verify import choose, devices, embedded
@@ -153,3 +154,15 @@ def test_the_embedded_engine_serves_what_is_predicted(tmp_path, monkeypatch):
     cold, warm = found["runs"]
     assert (cold["isolation"], cold["hit_rate"] < warm["hit_rate"]) == ("fresh", True)
     assert cold["prefill_ms"]["count"] == 4
+
+
+def test_the_measured_run_in_the_readme_is_what_was_asked_for():
+    """A prefix of about 1,500 tokens, cold against warm, on the embedded engine: ten times and more."""
+    folder = Path(__file__).parent.parent / "fixtures" / "verify"
+    found = runs.from_json(json.loads((folder / "embedded.json").read_text()))
+    assert found.agrees
+    assert found.engine.embedded
+    assert {row.prompt_tokens // 100 for row in found.residuals} == {14}
+    cold, warm = ([row.ttft_ms for row in found.residuals if row.cache == cache] for cache in ("cold", "warm"))
+    assert min(cold) > 10 * max(warm)
+    assert found.machine

@@ -15,6 +15,7 @@ from prefixlint.runs import Residual, Run, Spread, TokenDifference, Verification
 from prefixlint.wording import many, numbered
 
 FORMATS = ("text", "json", "markdown", "html")
+_TIMES_LESS = 10  # from which on a time is said to be a fraction of another, since percentages tell nothing there
 _SAME_RATE = 0.01  # of the hit rate: less does not move times
 _EXAMPLES = 5  # requests shown for each reason of a difference
 _CACHES = ("cold", "warm")
@@ -182,6 +183,8 @@ def _alike(sides: Sequence[Sequence[Run]]) -> bool:
 def _change(before: float | None, after: float | None) -> str:
     if not before or after is None:
         return ""
+    if after and before >= _TIMES_LESS * after:
+        return f"1/{before / after:,.0f}"
     return f"{100 * (after - before) / before:+.0f} %"
 
 
