@@ -2,13 +2,13 @@
 # The HTML page in headless Chromium: what it draws, how it is used, and that nothing of a log runs in it.
 #
 # Chromium is the one on the path, else Debian's, which apt-get installs (as root); playwright drives it and axe-core
-# looks for barriers. Both are kept in build/browser. PREFIXLINT_CHROMIUM names another Chromium, PREFIXLINT_SCREENSHOTS a
+# looks for barriers. Both are kept in build/browser; the tests run in the environment of the others, .venv or PYTHON. PREFIXLINT_CHROMIUM names another Chromium, PREFIXLINT_SCREENSHOTS a
 # folder for pictures of the pages.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 home="$PWD/build/browser"
-python="${PYTHON:-python3}"
+python="${PYTHON:-.venv/bin/python}"
 mkdir -p "$home"
 
 find_chromium() {
@@ -28,11 +28,11 @@ if ! chromium="$(find_chromium)"; then
   chromium="$(find_chromium)"
 fi
 
+# beside the environment of the tests and not in it: all its other tests must pass without
 wanted="playwright>=1.50,<2"
 if [[ "$(cat "$home/.ready" 2>/dev/null)" != "$wanted" ]]; then
-  rm -rf "$home/venv"
-  "$python" -m venv "$home/venv"
-  if ! "$home/venv/bin/pip" install --quiet --disable-pip-version-check "$wanted" --editable '.[test]'; then
+  rm -rf "$home/site"
+  if ! "$python" -m pip install --quiet --disable-pip-version-check --target "$home/site" "$wanted"; then
     echo "skipped: PyPI cannot be reached, and playwright comes from there"
     exit 0
   fi
@@ -45,4 +45,4 @@ if [[ ! -f "$axe" ]] && ! npm install --silent --no-audit --no-fund --prefix "$h
   axe=
 fi
 
-PREFIXLINT_CHROMIUM="$chromium" PREFIXLINT_AXE="$axe" "$home/venv/bin/python" -m pytest -q -p no:cacheprovider tests/browser "$@"
+PREFIXLINT_CHROMIUM="$chromium" PREFIXLINT_AXE="$axe" PYTHONPATH="$home/site" "$python" -m pytest -q -p no:cacheprovider tests/browser "$@"
