@@ -2,8 +2,8 @@
 # The HTML page in headless Chromium: what it draws, how it is used, and that nothing of a log runs in it.
 #
 # Chromium is the one on the path, else Debian's, which apt-get installs (as root); playwright drives it and axe-core
-# looks for barriers. Both are kept in build/browser; the tests run in the environment of the others, .venv or PYTHON. PREFIXLINT_CHROMIUM names another Chromium, PREFIXLINT_SCREENSHOTS a
-# folder for pictures of the pages.
+# looks for barriers. Both are kept in build/browser; the tests run in the environment of the others, .venv or PYTHON.
+# PREFIXLINT_CHROMIUM names another Chromium, PREFIXLINT_SCREENSHOTS a folder for pictures of the pages.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
