@@ -22,7 +22,7 @@ PROMPT = "You answer all questions of readers in one sentence, and name the shel
 FILES = {
     "pyproject.toml": '[tool.prefixlint]\nper-file-ignores = {"silent.j2" = ["PFX101"]}\n',
     "prompts/clock.j2": f"{{# a date #}}\n{{{{ now() }}}}\n{PROMPT}\n",
-    "prompts/names.py": f'names = {{"a", "b"}} | extra\nSYSTEM = "Ü know: " + ", ".join(names) + ". {PROMPT}"\n',
+    "prompts/names.py": f'names = {{"a", "b"}} | extra\nSYSTEM_PROMPT = "Ü know: " + ", ".join(names) + ". {PROMPT}"\n',
     "prompts/broken.py": 'prompt = "\n',
     "prompts/silent.j2": f"{{{{ now() }}}}\n{PROMPT}\n",
     "prompts/hostile | @name.j2": f"{{# \x1b[31m\u202e<script> #}}{{{{ now() }}}}\n{PROMPT}\n",
