@@ -321,3 +321,13 @@ def test_what_is_left_out_is_not_written(keyword, fires):
 def test_content_with_more_around_it_is_how_a_message_is_first_sent(value, word):
     text = f'def f(self, history, images):\n    for message in history:\n        message["content"] = {value}\n'
     assert severities({"a.py": f"# messages\n{text}"}, "PFX401") == {word}
+
+
+@pytest.mark.parametrize(
+    ("text", "word"), [("{RULES} {RULES} For {user_name}. {RULES}", "info"), ("For {user_name}. {RULES}", "warning")]
+)
+def test_a_user_at_the_end_of_a_text_costs_little(text, word):
+    files = {
+        "a.py": f'def f(user_name):\n    return [{{"role": "system", "content": f"{text.replace("{RULES}", RULES)}"}}]\n'
+    }
+    assert severities(files, "PFX105") == {word}

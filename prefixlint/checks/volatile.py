@@ -113,7 +113,9 @@ def _is_telling(place: Place) -> bool:
     if origin.kind == "clock":
         return bool(words(origin.label) & _PRESENT) or _SAYS_NOW.search(place.lead) is not None
     steady = origin.kind == "environment" and origin.volatility.period <= Period.PROCESS
-    return not steady and place.behind >= SHARED_FLOOR
+    # a user's name at the end of a long text costs little: most of it is shared, and what follows is the user's own
+    ends = origin.kind == "identity" and place.behind < place.before
+    return not steady and not ends and place.behind >= SHARED_FLOOR
 
 
 def _costs(place: Place) -> bool:
