@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -67,6 +68,7 @@ class Servers:
         """Stop what still runs."""
         for case in list(self._running):
             self._stop(case)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start(self, case: Case) -> None:
         if case in self._running:
