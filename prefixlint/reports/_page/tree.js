@@ -80,18 +80,18 @@ function icicle(flat) {
   };
 
   const box = (node, x, width, depth, faint) => {
-    const share = reuse(node), name = wording(node);
+    const share = reuse(node), name = wording(node), room = Math.floor((width - 10) / 6.6);
+    const written = room > 3 ? name.slice(0, Math.min(room, 80)).trim() : "";
     const group = sv("g", {
       role: "treeitem", class: `node ${heat(share)} ${faint ? "faint" : ""} ${node.branches && width > 24 ? "rest" : ""}`, "data-node": node.index, tabindex: node === chosen ? "0" : "-1",
       "aria-level": node.level + 1, "aria-expanded": node.children.length ? (faint || node === top ? "true" : "false") : null,
-      "aria-label": `${name.slice(0, 80)}; ${count(node.requests)} requests, ${count(node.prompt_tokens)} prompt tokens, ${percent(share)} of the stretch found again`,
+      "aria-label": `${written || name.slice(0, 80)}; ${count(node.requests)} requests, ${count(node.prompt_tokens)} prompt tokens, ${percent(share)} of the stretch found again`,
       onclick: () => { if (node.children.length) go(node); else choose(node); },
       onkeydown: (event) => keys(event, node), onfocus: () => { if (chosen !== node) { chosen = node; tell(); } },
       onpointermove: (event) => { if (event.pointerType !== "touch") tip([el("b", {}, name.slice(0, 160)), told(node, total).map(([term, value]) => el("div", {}, `${term}: ${value}`))], event.clientX, event.clientY); },
       onpointerleave: untip,
     }, sv("rect", { x: x + 0.5, y: depth * ROW + 0.5, width: Math.max(1, width - 1), height: ROW - 2, rx: width > 8 ? 3 : 0 }));
-    const room = Math.floor((width - 10) / 6.6);
-    if (room > 3) group.append(sv("text", { x: x + 6, y: depth * ROW + 19 }, name.slice(0, Math.min(room, 80)).trim()));
+    if (written) group.append(sv("text", { x: x + 6, y: depth * ROW + 19 }, written));
     return group;
   };
   const paintTree = () => {
