@@ -204,9 +204,15 @@ case "$*" in *--paginate*) cat "$FAKE/known";; esac
 """
 
 
+PULL = 7
+
+
 @pytest.mark.parametrize(
     ("known", "call"),
-    [("", "--method POST repos/o/r/issues/7/comments"), ("41\n42\n", "--method PATCH repos/o/r/issues/comments/41")],
+    [
+        ("", f"--method POST repos/o/r/issues/{PULL}/comments"),
+        ("41\n42\n", "--method PATCH repos/o/r/issues/comments/41"),
+    ],
 )
 def test_a_comment_is_written_once_and_kept_up_to_date(origin, tmp_path, monkeypatch, known, call):
     fake = tmp_path / "fake"
@@ -216,7 +222,7 @@ def test_a_comment_is_written_once_and_kept_up_to_date(origin, tmp_path, monkeyp
     program.write_text(GH)
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("FAKE", str(fake))
-    job = Job(clone(origin, tmp_path), tmp_path, event=7, comment="true")
+    job = Job(clone(origin, tmp_path), tmp_path, event=PULL, comment="true")
     job.path = f"{fake}{os.pathsep}{job.path}"
     assert job.run()[0] == 1
     calls = (fake / "calls").read_text().splitlines()
