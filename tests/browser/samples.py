@@ -58,7 +58,10 @@ def hostile_log(folder):
 def large_log(requests):
     """Many conversations of eight families: some share their instructions, some have a clock ahead of them."""
     drawn = random.Random(7)
-    heads = [f"You are desk {k} of the harbour. " + " ".join(f"rule{k}x{i}" for i in range(60)) for k in range(8)]
+    heads = [
+        f"You are desk {k} of the harbour. " + "\n".join(f"Rule {i} of desk {k}: weigh it." for i in range(30))
+        for k in range(8)
+    ]
     for n in range(requests):
         k = drawn.randrange(8)
         clock = f"It is 2026-03-01 {n // 3600 % 24:02d}:{n // 60 % 60:02d}:{n % 60:02d}. " if k < 2 else ""
