@@ -22,7 +22,7 @@ _RESYNC = 12  # equal characters behind a value after which the texts have met a
 _PLACES = 12  # differences of one text that are told apart
 _JSON_STARTS = 40
 _LINE = 600  # characters of a line in which two values are looked for
-_ALIGNED = 30_000  # pairs of equal characters up to which two lines are aligned; of English, some 700 characters
+_ALIGNED = 6_000  # pairs of equal characters up to which two lines are aligned; of English, some 300 characters
 _REACH = 40_000  # characters behind a difference in which texts may meet again
 _LINES = 600
 _LISTED = 60  # lines of a list that are looked through for another order
@@ -428,7 +428,19 @@ def _resync(earlier: str, i: int, later: str, j: int) -> tuple[int, int]:
 
 
 def _near(a: str, b: str) -> tuple[int, int] | None:
-    """Give where two lines have the first run of _RESYNC characters in common, as they align best."""
+    """Give where two lines have the first run of _RESYNC characters in common, as they align best.
+
+    What both end with is set aside first: behind most values the rest of the line is the same, and aligning it would
+    take time by the square of its length.
+    """
+    tail = common_prefix(a[::-1], b[::-1])
+    a, b = a[: len(a) - tail], b[: len(b) - tail]
+    near = _aligned(a, b)
+    return (len(a), len(b)) if near is None and tail >= _RESYNC else near
+
+
+def _aligned(a: str, b: str) -> tuple[int, int] | None:
+    """Give where the first run of _RESYNC characters begins that two texts have in common."""
     if len(a) * len(b) > _ALIGNED and _pairs(a, b) > _ALIGNED:  # a few signs only, each of which fits everywhere
         ends = range(len(b) - _RESYNC, -1, -1)
         places = {b[at : at + _RESYNC]: at for at in ends}
