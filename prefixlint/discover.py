@@ -6,9 +6,11 @@ command line are read even when a pattern excludes them, unless that is asked fo
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import os
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -119,10 +121,19 @@ def _spec(patterns: tuple[str, ...]) -> Any:
     """Give what git would make of lines; one that is no pattern is passed over, as git does."""
     import pathspec
 
-    try:
-        return pathspec.GitIgnoreSpec.from_lines(patterns)
-    except ValueError:
-        return pathspec.GitIgnoreSpec.from_lines(filter(_valid, patterns))
+    with _undisturbed():
+        try:
+            return pathspec.GitIgnoreSpec.from_lines(patterns)
+        except ValueError:
+            return pathspec.GitIgnoreSpec.from_lines(filter(_valid, patterns))
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Keep quiet about what somebody's pattern, `[[` in a set, may mean in a later Python."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
 
 
 def _valid(line: str) -> bool:
@@ -166,6 +177,11 @@ class _Patterns:
 
 @cache
 def _patterns(lines: tuple[str, ...]) -> _Patterns:
+    with _undisturbed():
+        return _compiled(lines)
+
+
+def _compiled(lines: tuple[str, ...]) -> _Patterns:
     kept = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     hiding = [line for line in kept if not line.startswith("!")]
     simple = [line for line in hiding if _NAME_ONLY.fullmatch(line) and line.strip("./")]

@@ -1,6 +1,7 @@
 """Which files a check reads, compared with what git's patterns say of each path, and what people expect of a walk."""
 
 import os
+import warnings
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -167,3 +168,10 @@ def test_patterns_hit_what_git_would_hit(lines, paths):
             for size in range(1, len(parts) + 1)
         )
         assert said == expected, (lines, parts)
+
+
+def test_brackets_that_later_pythons_may_read_otherwise_are_no_matter(tree):
+    root = tree(**{".gitignore": "[[]x]*.py\na/[[b]*.py\n", "kept.py": "", "a/b.py": ""})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert find(root, ["."]).paths == ["kept.py"]

@@ -331,3 +331,18 @@ def test_a_user_at_the_end_of_a_text_costs_little(text, word):
         "a.py": f'def f(user_name):\n    return [{{"role": "system", "content": f"{text.replace("{RULES}", RULES)}"}}]\n'
     }
     assert severities(files, "PFX105") == {word}
+
+
+@pytest.mark.parametrize(("key", "word"), [('"type": "function_call"', "error"), ('"pause_type": "denied"', "info")])
+def test_a_call_in_a_record_for_people_is_no_item_of_an_api(key, word):
+    text = (
+        "import uuid  # of messages\ndef f(rows):\n    out = []\n    for row in rows:\n"
+        f'        out.append({{{key}, "call_id": row.get("id") or str(uuid.uuid4()), "name": row["name"]}})\n'
+    )
+    assert severities({"a.py": text}, "PFX405") == {word}
+
+
+@pytest.mark.parametrize(("role", "word"), [("system", "error"), ("user", "info")])
+def test_an_id_in_a_single_question_marks_it(role, word):
+    text = f'import uuid\nfrom openai import OpenAI\ndef f():\n    return OpenAI().chat.completions.create(messages=[{{"role": "{role}", "content": f"Mark {{uuid.uuid4()}}. {RULES} {RULES}"}}])\n'
+    assert severities({"a.py": text}, "PFX104") == {word}

@@ -116,7 +116,8 @@ def _ids(context: Context) -> Iterator[Hit]:
 
 def _rebuilds(sink: Sink) -> bool:
     """Tell whether calls stand in a message that is made for a model, not in what one has just sent."""
-    message = isinstance(sink.value, Map) and (sink.name == "call_id" or "role" in entries(sink.value))
+    keys = frozenset({"type", "role"} if sink.name == "call_id" else {"role"})  # what an API's own items say they are
+    message = isinstance(sink.value, Map) and not keys.isdisjoint(entries(sink.value))
     return message and not set(sink.func.lower().replace(".", "_").split("_")) & _READS
 
 

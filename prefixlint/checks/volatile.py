@@ -121,11 +121,13 @@ def _is_telling(place: Place) -> bool:
 def _costs(place: Place) -> bool:
     """Tell whether text that requests share, or a conversation, stands behind a value that is known to change.
 
-    Outside system text only clocks and fresh ids count: what else changes there is what the request is about.
+    Outside system text only clocks and fresh ids count: what else changes there is what the request is about. An id in
+    a user's message marks it.
     """
     kind = place.origin.kind
     if place.role not in HEAD:
-        return kind in _NEVER_ASKED and (place.history or place.behind >= SHARED_FLOOR)
+        marks = kind == "random" and place.role == "user"
+        return kind in _NEVER_ASKED and not marks and (place.history or place.behind >= SHARED_FLOOR)
     if place.role == "tools" or place.history or kind not in _OF_A_SESSION:
         return True
     if kind == "environment":
