@@ -77,14 +77,14 @@ def test_reading_a_log_needs_no_tokenizer_and_no_numpy(tmp_path):
 
 
 def test_the_program_starts_at_once():
-    # 0.15 s on an idle core; the best of five, since other tests may be running
+    """It takes some five times as long as Python alone (the best of five, since other tests may be running)."""
     program = str(Path(sys.executable).with_name("prefixlint"))
-    times = []
-    for _ in range(5):
+    times = {}
+    for command in ([program, "--version"], [sys.executable, "-c", "pass"]) * 5:
         started = time.perf_counter()
-        subprocess.run([program, "--version"], capture_output=True, check=True)
-        times.append(time.perf_counter() - started)
-    assert min(times) < 0.5
+        subprocess.run(command, capture_output=True, check=True)
+        times.setdefault(command[0], []).append(time.perf_counter() - started)
+    assert min(times[program]) < 20 * min(times[sys.executable])
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_the_end_is_quick_but_leaves_nothing_undone(arguments, code):
 def test_threads_are_waited_for():
     done = scripted(
         "import threading, time\n"
-        "threading.Thread(target=lambda: (time.sleep(0.5), print('done by the thread'))).start()",
+        "threading.Thread(target=lambda: (time.sleep(1.5), print('done by the thread'))).start()",
         "--version",
     )
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "done by the thread")
