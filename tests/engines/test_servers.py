@@ -28,7 +28,7 @@ EVICTING = [
     for page in ("1", "16")
 ]
 VLLM = Case("vllm")
-VLLM_EVICTING = Case("vllm", ("--num-gpu-blocks-override", "80"))
+VLLM_EVICTING = Case("vllm", ("--num-gpu-blocks-override", "132"))  # vLLM wants room for one longest prompt
 LLAMA = Case("xllamacpp", ("n_parallel=4", "kv_unified=1", "cache_ram_mib=0"))
 
 
