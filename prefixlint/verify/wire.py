@@ -109,6 +109,13 @@ class _Source:
         return io.BufferedReader(self._raw, _PIECE)
 
 
+class _Response(http.client.HTTPResponse):
+    """An answer that may be collected in any order with what it reads from, which later Pythons complain of."""
+
+    def flush(self) -> None:
+        """Do nothing: what only reads holds nothing back."""
+
+
 class _Exchange:
     """One request on a connection, and its answer."""
 
@@ -116,7 +123,7 @@ class _Exchange:
         self.sent = time.perf_counter()
         sock.sendall(request)
         self.raw = _TimedReader(sock, deadline)
-        self.response = http.client.HTTPResponse(_Source(self.raw), method=method)  # type: ignore[arg-type]
+        self.response = _Response(_Source(self.raw), method=method)  # type: ignore[arg-type]
 
     def head(self) -> dict[str, str]:
         """Read the head of the answer."""
