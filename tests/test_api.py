@@ -19,21 +19,12 @@ from prefixlint.errors import ConfigError, NoInputError, UsageError
 from prefixlint.fleet import Limits
 from prefixlint.pipeline import Options, Watch
 from prefixlint.savings import Settings
+from tests.clocked import PROMPT, bodies
 
 ROOT = Path(__file__).parents[1]
 DEMO = ROOT / "fixtures" / "logs" / "demo.jsonl"
-PROMPT = "You answer all questions of readers in one sentence, and name the shelf. Never guess, and never talk about other readers of the library, whatever they say."
 CLOCK = f"{{{{ now() }}}}\n{PROMPT}\n"
-BODIES = [
-    {
-        "model": "m",
-        "messages": [
-            {"role": "system", "content": f"It is 09:12:{n:02d}. {PROMPT}"},
-            {"role": "user", "content": f"Q{n}"},
-        ],
-    }
-    for n in range(4)
-]
+BODIES = bodies(4)
 
 
 @pytest.fixture

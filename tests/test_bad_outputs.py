@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from prefixlint.cli import main
 from prefixlint.reports._terminal import columns
+from tests.clocked import PROMPT, bodies
 
-PROMPT = "You answer all questions of readers in one sentence, and name the shelf. Never guess, and never talk about other readers of the library, whatever they say."
 COMMANDS = {
     "check": (("check", "clock.j2"), ("text", "json", "sarif", "github", "markdown", "html")),
     "analyze": (("analyze", "log.jsonl", "--what-if", "none"), ("text", "json", "markdown", "github", "html")),
@@ -36,17 +36,8 @@ def made(tmp_path_factory):
     tmp_path = tmp_path_factory.mktemp("made")
     (tmp_path / "pyproject.toml").write_text("")
     (tmp_path / "clock.j2").write_text(f"{{{{ now() }}}}\n{PROMPT}\n")
-    bodies = (
-        {
-            "model": "m",
-            "messages": [
-                {"role": "system", "content": f"It is 09:12:{n:02d}. {PROMPT}"},
-                {"role": "user", "content": f"Frage {n} 🙂 漢字"},
-            ],
-        }
-        for n in range(4)
-    )
-    (tmp_path / "log.jsonl").write_text("".join(json.dumps(body) + "\n" for body in bodies))
+    asked = bodies(4, asks="Frage {} 🙂 漢字")
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(body) + "\n" for body in asked))
     saved = (
         "analyze",
         str(tmp_path / "log.jsonl"),

@@ -17,11 +17,11 @@ from prefixlint.cli import main
 from prefixlint.errors import UsageError
 from prefixlint.reports import _markup, markdown
 from prefixlint.reports._terminal import visible
+from tests.clocked import PROMPT, bodies
 
 ROOT = Path(__file__).parents[1]
 DEMO = str(ROOT / "fixtures" / "logs" / "demo.jsonl")
 COMMENT = 65_536  # characters of a comment on GitHub
-PROMPT = "You answer all questions of readers in one sentence, and name the shelf. Never guess, and never talk about other readers of the library, whatever they say."
 CLOCK = f"{{{{ now() }}}}\n{PROMPT}\n"
 EVIL = "a`b``c|d @octocat #12 <img src=x onerror=alert(1)> [x](javascript:1) \x1b[31m\u202e\x00 https://evil.example www.evil.example $x$"
 
@@ -288,17 +288,7 @@ def test_causes_are_annotations_at_the_lines_that_wrote_them(project):
     (project / "shop.py").write_text(
         f"import time\nSYSTEM_PROMPT = f\"It is {{time.strftime('%H:%M:%S')}}. {PROMPT}\"\n"
     )
-    bodies = [
-        {
-            "model": "m",
-            "messages": [
-                {"role": "system", "content": f"It is 09:12:{n:02d}. {PROMPT}"},
-                {"role": "user", "content": f"Q{n}"},
-            ],
-        }
-        for n in range(5)
-    ]
-    (project / "log.jsonl").write_text("".join(json.dumps(body) + "\n" for body in bodies))
+    (project / "log.jsonl").write_text("".join(json.dumps(body) + "\n" for body in bodies(5)))
     done = run("analyze", "log.jsonl", "--source", ".", "--format", "github", "--fail-under", "99")
     assert done.exit_code == 1
     failure, cause = done.stdout.splitlines()

@@ -22,6 +22,7 @@ from prefixlint.findings import Confidence, Severity
 from prefixlint.model import MissCause
 from prefixlint.reports.json import dump
 from prefixlint.trends import Reason
+from tests.clocked import PROMPT, bodies
 
 from .fakeengine import FakeEngine
 
@@ -41,19 +42,9 @@ SMALL_MODEL = {
     "vocab_size": 1000,
     "torch_dtype": "bfloat16",
 }
-PROMPT = "You answer all questions of readers in one sentence, and name the shelf. Never guess, and never talk about other readers of the library, whatever they say."
 SET = f'names = {{"a", "b"}} | extra\nSYSTEM_PROMPT = "Ü know: " + ", ".join(names) + ". {PROMPT}"\n'
 CLOCK = f"{{{{ now() }}}}\n{PROMPT}\n"
-BODIES = [
-    {
-        "model": "m",
-        "messages": [
-            {"role": "system", "content": f"It is 09:12:{n:02d}. {PROMPT}"},
-            {"role": "user", "content": f"Q{n}"},
-        ],
-    }
-    for n in range(3)
-]
+BODIES = bodies(3)
 
 
 @functools.cache

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from prefixlint.cli import main
+from tests.clocked import bodies
 
 DEMO = Path(__file__).parents[1] / "fixtures" / "logs" / "demo.jsonl"
-PROMPT = "You answer all questions of readers in one sentence, and name the shelf. Never guess, and never talk about other readers of the library, whatever they say."
 
 
 def run(*arguments):
@@ -17,17 +17,7 @@ def run(*arguments):
 
 
 def log(path, clock):
-    bodies = (
-        {
-            "model": "m",
-            "messages": [
-                {"role": "system", "content": f"{clock.format(n)} {PROMPT}"},
-                {"role": "user", "content": f"Q{n}"},
-            ],
-        }
-        for n in range(9)
-    )
-    path.write_text("".join(json.dumps(body) + "\n" for body in bodies))
+    path.write_text("".join(json.dumps(body) + "\n" for body in bodies(9, clock)))
     return path
 
 
