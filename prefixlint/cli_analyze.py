@@ -109,9 +109,7 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
         result = replace(result, failures=thresholds.failures(result, limits))
     except UsageError as incomparable:
         failed.append(incomparable)  # what was found is shown all the same
-    look = reports.Look(
-        console.width(), console.wants_color(settings["color"], settings["output"]), settings["verbose"]
-    )
+    look = console.look(settings)
     console.emit(reports.load(settings["report"]).analysis(result, look), settings["output"])
     if settings["report"] == "github":
         console.summarize(lambda: reports.load("markdown").analysis(result, look))

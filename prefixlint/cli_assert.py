@@ -26,7 +26,7 @@ def check_shared(earlier: str, later: str, **options: Any) -> None:
     A and B are files that hold a rendered prompt or a request body, or LOG#LINE. Where it fails, the place at which
     they part is shown as `prefixlint diff` shows it.
     """
-    from prefixlint import operands, reports, sharing
+    from prefixlint import operands, sharing
     from prefixlint.reports.json import dump
 
     wanted = sharing.Wanted(_least(options["min_shared"]), options["max_tokens"])
@@ -36,9 +36,7 @@ def check_shared(earlier: str, later: str, **options: Any) -> None:
     if options["report"] == "json":
         shown = dump(sharing.as_json(judged))
     else:
-        color = console.wants_color(options["color"], options["output"])
-        look = reports.Look(console.width(), color, options["verbose"])
-        shown = sharing.text(judged, (earlier, later), look)
+        shown = sharing.text(judged, (earlier, later), console.look(options))
     console.emit(shown, options["output"])
     if judged.failures:
         raise SystemExit(1)

@@ -23,7 +23,7 @@ def diff(earlier: str, later: str, **options: Any) -> None:
     A and B are files that hold one request body (or a plain prompt), or LOG#LINE. Without --model tokens are counted
     with a stand-in tokenizer, which is near enough to compare; the text is compared to the character either way.
     """
-    from prefixlint import operands, pairs, reports
+    from prefixlint import operands, pairs
     from prefixlint.reports import _diff
 
     one, two = operands.load(earlier), operands.load(later)
@@ -33,8 +33,5 @@ def diff(earlier: str, later: str, **options: Any) -> None:
     if options["report"] == "json":
         shown = _diff.as_json(found)
     else:
-        look = reports.Look(
-            console.width(), console.wants_color(options["color"], options["output"]), options["verbose"]
-        )
-        shown = _diff.text(found, (earlier, later), look)
+        shown = _diff.text(found, (earlier, later), console.look(options))
     console.emit(shown, options["output"])

@@ -39,7 +39,6 @@ def explain(place: str, **settings: Any) -> None:
     whole-file JSON document it is the number of the record, and LINE.PART names one of several requests in a line.
     """
     from prefixlint import explain as explaining
-    from prefixlint import reports
     from prefixlint.reports import _explain
 
     path, line, part = _place(place.removeprefix(_HELD))
@@ -54,11 +53,7 @@ def explain(place: str, **settings: Any) -> None:
         limits=cliparts.limits(settings),
     )
     found = explaining.explain(path, line, part, options, stdin=sys.stdin.buffer)
-    if settings["report"] == "json":
-        shown = _explain.as_json(found)
-    else:
-        color = console.wants_color(settings["color"], settings["output"])
-        shown = _explain.text(found, reports.Look(console.width(), color, settings["verbose"]))
+    shown = _explain.as_json(found) if settings["report"] == "json" else _explain.text(found, console.look(settings))
     console.emit(shown, settings["output"])
 
 

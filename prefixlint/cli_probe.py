@@ -35,7 +35,7 @@ def probe(ctx: click.Context, url: str, **settings: Any) -> None:
     whether cached tokens are reported. Sends a few dozen prompts of some hundred tokens, which share nothing with those
     of others; empties nothing. Exit 1 where a rule is another than the profile or the server itself says.
     """
-    from prefixlint import engines, reports
+    from prefixlint import engines
     from prefixlint.verify import probe as probing
     from prefixlint.verify import probetext, targets
     from prefixlint.verify.asker import Asker
@@ -58,11 +58,7 @@ def probe(ctx: click.Context, url: str, **settings: Any) -> None:
         progress = _Progress(quiet=settings["quiet"])
         found = probing.probe(asker, kind, about, engine, server.url, wait=settings["wait"], progress=progress)
         progress.close()
-    if settings["report"] == "json":
-        shown = probetext.as_json(found)
-    else:
-        color = console.wants_color(settings["color"], settings["output"])
-        shown = probetext.text(found, reports.Look(console.width(), color, settings["verbose"]))
+    shown = probetext.as_json(found) if settings["report"] == "json" else probetext.text(found, console.look(settings))
     console.emit(shown, settings["output"])
     if found.failed is not None:
         raise ServerError(

@@ -23,11 +23,9 @@ def report(run: str, **settings: Any) -> None:
     Text is there for the results of verify, whose JSON holds all that it shows.
     """
     from prefixlint import saved
-    from prefixlint.reports import Look
 
-    look = Look(console.width(), console.wants_color(settings["color"], settings["output"]), settings["verbose"])
     result = saved.load(run, sys.stdin.buffer)
-    console.emit(_rendered(result, settings["report"], look), settings["output"])
+    console.emit(_rendered(result, settings["report"], console.look(settings)), settings["output"])
 
 
 def _rendered(result: dict[str, Any], form: str, look: Look) -> str:

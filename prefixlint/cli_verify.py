@@ -112,7 +112,7 @@ def verify(logs: tuple[str, ...], **settings: Any) -> None:
     progress = _Shown(quiet=quiet)
     chosen = choose.choose(_wanted(settings), on_fetch=progress.say)
     progress.say(chosen.said)
-    into = Collected(plan.load, plan, files=list(logs), skipped=skipped, limit=settings["limit"])
+    into = Collected(plan, files=list(logs), skipped=skipped, limit=settings["limit"])
     try:
         result = run(requests, chosen, plan, progress.as_progress(), into)
     except BaseException as error:
@@ -179,14 +179,13 @@ def _first_error(result: Verification) -> str:
 
 
 def _emit(result: Verification, settings: dict[str, Any]) -> None:
-    from prefixlint import reports, runs
+    from prefixlint import runs
     from prefixlint.reports import _verify
 
     form, output = settings["report"], settings["output"]
     to_file = form != "text" or output is not None
     shown = runs.without_texts(result) if to_file and not settings["with_text"] else result
-    look = reports.Look(console.width(), console.wants_color(settings["color"], output), settings["verbose"])
-    console.emit(_verify.render(shown, form, look), output)
+    console.emit(_verify.render(shown, form, console.look(settings)), output)
 
 
 def _plan(settings: dict[str, Any]) -> Plan:
@@ -233,7 +232,7 @@ def _requests(logs: tuple[str, ...], settings: dict[str, Any]) -> tuple[list[Req
     """Read the log in its order of use; give what was read, and the lines that were no requests."""
     from prefixlint import logs as reading
     from prefixlint.model import Request
-    from prefixlint.runs import Left
+    from prefixlint.runs import leave
 
     found: list[Request] = []
     skipped: dict[str, Left] = {}
@@ -241,11 +240,7 @@ def _requests(logs: tuple[str, ...], settings: dict[str, Any]) -> tuple[list[Req
         if isinstance(item, Request):
             found.append(item)
             continue
-        known = skipped.get(item.slug)
-        count = 1 if known is None else known.requests + 1
-        skipped[item.slug] = Left(
-            item.slug, item.reason, count, *(known.path, known.line) if known else (item.path, item.line)
-        )
+        leave(skipped, item.slug, item.reason, (item.path, item.line))
     if not found:
         raise NoInputError("no request was read from these logs", slug="no-requests", hint="prefixlint analyze LOG")
     timed = all(request.time is not None for request in found)

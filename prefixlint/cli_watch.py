@@ -19,7 +19,6 @@ from prefixlint import cliparts, console
 from prefixlint.errors import NoInputError, UsageError
 
 if TYPE_CHECKING:
-    from prefixlint.reports import Look
     from prefixlint.verify.triage import Sample
     from prefixlint.verify.watch import Judged, Limits, Scrape
     from prefixlint.verify.wire import Server
@@ -148,7 +147,7 @@ def _several(watched: _Watched, settings: dict[str, Any], limits: Limits) -> boo
     from prefixlint.verify import watchtext
 
     assert watched.server is not None
-    look, report = _look(settings), settings["report"]
+    look, report = console.look(settings), settings["report"]
     rows: list[_Row] = []
     first = last = watching.scrape(watched.server, time.time)
     with contextlib.suppress(KeyboardInterrupt), _ended_by_signals():
@@ -192,7 +191,9 @@ def _show(watched: _Watched, rows: list[_Row], whole: Sample, settings: dict[str
 
     verdict = triage.judge(whole)
     if settings["report"] == "text":
-        shown = watchtext.triage(watched.name, whole, verdict, rows[0][1] if len(rows) == 1 else [], _look(settings))
+        shown = watchtext.triage(
+            watched.name, whole, verdict, rows[0][1] if len(rows) == 1 else [], console.look(settings)
+        )
     elif settings["report"] == "jsonl":
         shown = "".join(watchtext.line(watched.name, found, judged) for found, judged in rows)
     else:
@@ -219,12 +220,6 @@ def _ended_by_signals() -> Iterator[None]:
         if threading.current_thread() is threading.main_thread():
             for which, handler in earlier.items():
                 signal.signal(which, handler)
-
-
-def _look(settings: dict[str, Any]) -> Look:
-    from prefixlint.reports import Look
-
-    return Look(console.width(), console.wants_color(settings["color"], settings["output"]), settings["verbose"])
 
 
 def _limits(settings: dict[str, Any]) -> Limits:

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +18,7 @@ from prefixlint.errors import PrefixlintError, UsageError
 
 if TYPE_CHECKING:
     from prefixlint.redact import Redactor
+    from prefixlint.reports import Look
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -63,6 +64,13 @@ def output_options(formats: tuple[str, ...], default: str = "text") -> Callable[
 def mask_salt() -> bytes:
     """Draw the salt of one run's labels, so that who reads them cannot test which value each stands for."""
     return os.urandom(16)
+
+
+def look(settings: Mapping[str, Any]) -> Look:
+    """Give how a result is shown as text, by the options of `output_options`."""
+    from prefixlint.reports import Look
+
+    return Look(width(), wants_color(settings["color"], settings["output"]), settings["verbose"])
 
 
 def cache_folder() -> Path:

@@ -82,6 +82,13 @@ class Left:
     line: int
 
 
+def leave(left: dict[str, Left], slug: str, message: str, where: tuple[str, int]) -> None:
+    """Count one more request that cannot be replayed, by its reason; `where` is its path and line."""
+    known = left.get(slug)
+    first, count = (where, 0) if known is None else ((known.path, known.line), known.requests)
+    left[slug] = Left(slug, message, count + 1, *first)
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """How a time is distributed, in milliseconds. `quantiles` are evenly spaced from the least to the largest.

@@ -8,8 +8,7 @@ import pytest
 
 from prefixlint.verify import changes
 from prefixlint.verify.changes import Side
-
-TOLD = ("ttft_s", "queue_s", "prefill_s", "prompt_tokens", "cached_tokens", "output_tokens")
+from prefixlint.verify.targets import Measured
 
 
 def call(number, *, after=None, session=None):
@@ -17,7 +16,7 @@ def call(number, *, after=None, session=None):
 
 
 def exchange(number, *, done=None, failure=None, **told):
-    measured = None if failure else SimpleNamespace(**{**dict.fromkeys(TOLD), **told})
+    measured = None if failure else Measured(**told)
     first = told.get("ttft_s")
     done = done if done is not None else first or 0.0
     return SimpleNamespace(call=call(number), measured=measured, failure=failure, sent=0.0, first=first, done=done)

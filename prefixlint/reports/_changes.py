@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from prefixlint.reports._terminal import percent
 from prefixlint.reports._times import milliseconds
 from prefixlint.wording import many
 
@@ -60,7 +61,7 @@ def _sides(told: Mapping[str, Any]) -> Iterator[Row]:
             continue
         if name.endswith("_mean") and told.get(name.replace("_mean", "_p50")) is not None:
             continue  # the percentiles of requests say more
-        shown = _percent if one.get("points") else milliseconds
+        shown = percent if one.get("points") else milliseconds
         yield title, shown(one["before"]), shown(one["after"]), _change(one), _interval(one)
 
 
@@ -75,7 +76,7 @@ def _settings(comparison: Mapping[str, Any]) -> Iterator[Row]:
             row["name"],
             *_cells(cold.get("ttft_p50")),
             *_cells(warm.get("ttft_p50")),
-            _percent((warm.get("hit_rate") or {}).get("after")),
+            percent((warm.get("hit_rate") or {}).get("after")),
             *_cells(warm.get("token_p50") or cold.get("token_p50")),
             _outputs(row.get("outputs")),
             row["verdict"],
@@ -89,7 +90,7 @@ def _cells(one: Mapping[str, Any] | None) -> tuple[str, str]:
 def _outputs(found: Mapping[str, Any] | None) -> str:
     if found is None or not found["compared"]:
         return ""
-    return "equal" if found["same"] == found["compared"] else f"{_percent(found['share'])} equal"
+    return "equal" if found["same"] == found["compared"] else f"{percent(found['share'])} equal"
 
 
 def _settings_said(comparison: Mapping[str, Any]) -> Iterator[str]:
@@ -130,7 +131,3 @@ def _interval(one: Mapping[str, Any]) -> str:
 
 def _points(change: float) -> str:
     return f"{100 * change:+.1f} points"
-
-
-def _percent(value: float | None) -> str:
-    return "unknown" if value is None else f"{100 * value:.1f} %"

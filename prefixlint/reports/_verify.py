@@ -215,12 +215,10 @@ def _compared(result: Verification, style: Style, width: int) -> list[list[str]]
 
 def _apart(result: Verification, style: Style, look: Look) -> list[str]:
     """List requests that were predicted otherwise, by the reason."""
-    groups: dict[str, list[Residual]] = {}
-    for row in result.residuals:
-        if row.error is None and row.reason is not None:
-            groups.setdefault(row.reason, []).append(row)
     lines = []
-    for reason, rows in sorted(groups.items(), key=lambda item: (all(r.explained for r in item[1]), -len(item[1]))):
+    for reason, rows in sorted(
+        _by_reason(result).items(), key=lambda item: (all(r.explained for r in item[1]), -len(item[1]))
+    ):
         shade = style.dim if all(row.explained for row in rows) else style.red
         said = f"{many(len(rows), 'request')}: {reason}"
         lines += [shade(line) for line in wrap(said, look.width, indent="  ", first="")]
@@ -232,6 +230,15 @@ def _apart(result: Verification, style: Style, look: Look) -> list[str]:
     return lines
 
 
+def _by_reason(result: Verification) -> dict[str, list[Residual]]:
+    """Group the requests that were predicted otherwise by the reason."""
+    groups: dict[str, list[Residual]] = {}
+    for row in result.residuals:
+        if row.error is None and row.reason is not None:
+            groups.setdefault(row.reason, []).append(row)
+    return groups
+
+
 def _place(row: Residual, width: int) -> str:
     return shorten(f"{visible(row.path)}#{numbered(row.line, row.part)}", max(12, width - 48), keep="end")
 
@@ -241,12 +248,8 @@ def _numbers(row: Residual) -> tuple[str, str]:
 
 
 def reasons(result: Verification) -> Iterator[str]:
-    groups: dict[str, int] = {}
-    for row in result.residuals:
-        if row.error is None and row.reason is not None:
-            groups[row.reason] = groups.get(row.reason, 0) + 1
-    for reason, number in sorted(groups.items(), key=lambda item: -item[1]):
-        yield f"{many(number, 'request')}: {reason}"
+    for reason, rows in sorted(_by_reason(result).items(), key=lambda item: -len(item[1])):
+        yield f"{many(len(rows), 'request')}: {reason}"
     for one in result.token_differences:
         yield difference(one)
 

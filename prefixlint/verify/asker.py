@@ -183,11 +183,8 @@ class Asker:
         """Give the counters of asked and cached tokens, where answers do not tell and the server has such counters."""
         if self._told or not self._about.metrics:
             return None
-        try:
-            reply = self._server.get("/metrics")
-        except ServerError:
-            return None
-        found = self._kind.counters(prometheus.parse(reply.text)) if reply.status == 200 else None
+        taken = prometheus.scraped(self._server)
+        found = None if taken is None else self._kind.counters(taken)
         if found is None or found.queries is None or found.hits is None:
             return None
         return found.queries, found.hits

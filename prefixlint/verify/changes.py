@@ -130,13 +130,6 @@ def _of(name: str, factor: float) -> Callable[[Exchange], float]:
     return value
 
 
-def _other(exchange: Exchange) -> float:
-    measured = exchange.measured
-    if measured is None or measured.ttft_s is None or measured.prefill_s is None:
-        return _NAN
-    return _MS * max(0.0, measured.ttft_s - measured.prefill_s - (measured.queue_s or 0.0))
-
-
 def _total(exchange: Exchange) -> float:
     return _NAN if exchange.failure is not None else _MS * (exchange.done - exchange.sent)
 
@@ -153,9 +146,9 @@ _VALUES: Mapping[str, Callable[[Exchange], float]] = {
     "ttft": _of("ttft_s", _MS),
     "queue": _of("queue_s", _MS),
     "prefill": _of("prefill_s", _MS),
+    "other": _of("other_s", _MS),
     "prompt": _of("prompt_tokens", 1),
     "cached": _of("cached_tokens", 1),
-    "other": _other,
     "total": _total,
     "token": _token,
 }

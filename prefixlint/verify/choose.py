@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from prefixlint.errors import UsageError
 from prefixlint.verify import devices, embedded, launch
@@ -15,6 +16,7 @@ from prefixlint.verify.launch import Launch, Running
 
 _ALTERNATIVES = "--cpu (no GPU needed), --url URL of a running server, or --launch COMMAND"
 _READY = 600.0
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,8 @@ def _cpu(wanted: Wanted, on_fetch: Callable[[str], None] | None, why: str) -> Ch
         port = wanted.port or launch.free_port()
         extra = [*launch.SGLANG_CPU, *wanted.extra]
         command = launch.sglang_command(wanted.model, port, extra, python=python, chat_template=wanted.chat_template)
-        started = _launch(wanted, command, launch.local_url(port), "SGLang", device="cpu")
+        added = launch.SGLANG_CPU_ENVIRONMENT
+        started = _launch(wanted, command, launch.local_url(port), "SGLang", device="cpu", environment=added)
         return Chosen(f"{why}starts SGLang on the CPU: {started.shown()}", wanted, started)
     embedded.check()
     model = embedded.model_file(wanted.model, wanted.cache, on_fetch=on_fetch)
@@ -153,14 +156,20 @@ def _cpu(wanted: Wanted, on_fetch: Callable[[str], None] | None, why: str) -> Ch
 
 
 def _launch(
-    wanted: Wanted, command: Sequence[str], url: str, title: str, *, device: str | None = None, own: bool = False
+    wanted: Wanted,
+    command: Sequence[str],
+    url: str,
+    title: str,
+    *,
+    device: str | None = None,
+    own: bool = False,
+    environment: Mapping[str, str] = _NOTHING,
 ) -> Launch:
-    on_cpu = title == "SGLang" and device == "cpu"
     return Launch(
         command=command,
         url=url,
         title=title,
-        environment=launch.SGLANG_CPU_ENVIRONMENT if on_cpu else {},
+        environment=environment,
         ready=wanted.ready,
         embedded=own,
         device=device,

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
-from prefixlint.errors import PrefixlintError, ServerError, UsageError
+from prefixlint.errors import ServerError, UsageError
 from prefixlint.verify.wire import Server
 
 LAST_LINES = 12
@@ -300,8 +300,3 @@ SGLANG_CPU = ("--device", "cpu", "--attention-backend", "torch_native", "--disab
 """What SGLang needs besides, to run without a GPU (see docs/verify.md)."""
 
 SGLANG_CPU_ENVIRONMENT = {"SGLANG_USE_CPU_ENGINE": "1", "OMP_NUM_THREADS": "1"}
-
-
-def explained(error: PrefixlintError, running: Running) -> PrefixlintError:
-    """Give what is known of a failed exchange: that the server had died, with its last lines, where it had."""
-    return running.died(1.0) or error

@@ -10,6 +10,12 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from prefixlint.errors import ServerError
+
+if TYPE_CHECKING:
+    from prefixlint.verify.wire import Server
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -142,6 +148,15 @@ def parse(text: str) -> Metrics:
             continue
         samples.setdefault(match[1], {})[labels] = value
     return Metrics(samples, types, unread)
+
+
+def scraped(server: Server, *, timeout: float | None = None) -> Metrics | None:
+    """Ask a server for its metrics; None where it does not answer, or has none."""
+    try:
+        reply = server.get("/metrics", timeout=timeout)
+    except ServerError:
+        return None
+    return parse(reply.text) if reply.status == 200 else None
 
 
 def delta(before: Metrics, after: Metrics) -> Metrics | None:

@@ -11,21 +11,19 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from prefixlint.errors import PrefixlintError, UsageError
 from prefixlint.model import Fingerprint, Messages, NoPrompt, Request, Text, TokenIds
-from prefixlint.runs import Left
+from prefixlint.runs import Left, leave
 
 if TYPE_CHECKING:
     from prefixlint.verify.faults import Failure
     from prefixlint.verify.targets import Measured
 
-ARRIVALS = ("closed", "logged", "poisson")
-OUTPUTS = ("one", "logged")
 _MOST_AT_ONCE = 256  # requests that an open load may have running: a thread each
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
 _SEEN = ("image_url", "image", "input_image", "input_audio", "audio", "audio_url", "video", "video_url", "file")
@@ -135,9 +133,7 @@ class Calls:
 
     def leave(self, request: Request, slug: str, message: str) -> None:
         """Count a request that cannot be sent."""
-        known = self.left.get(slug)
-        path, line = (request.path, request.line) if known is None else (known.path, known.line)
-        self.left[slug] = Left(slug, message, 1 if known is None else known.requests + 1, path, line)
+        leave(self.left, slug, message, (request.path, request.line))
 
     def without(self, numbers: set[int], slug: str, message: str) -> None:
         """Leave out some calls; the turns that continued them stand alone then."""
@@ -315,7 +311,7 @@ class _Schedule:
         try:
             while (entry := self._next()) is not None:
                 due, call = entry
-                self._done(_at(send(call), due))
+                self._done(replace(send(call), due=due))
         except BaseException as error:  # noqa: BLE001 - raised again where the threads are waited for
             self.fault = error
             self.stop()
@@ -377,9 +373,3 @@ def _offsets(wanted: Sequence[Call], load: Load) -> list[float]:
             now += draw.expovariate(load.rate)
         return found
     return [0.0] * len(wanted)
-
-
-def _at(exchange: Exchange, due: float) -> Exchange:
-    from dataclasses import replace
-
-    return replace(exchange, due=due)

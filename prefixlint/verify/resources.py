@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
 from urllib.parse import urlsplit
 
-from prefixlint.errors import ServerError
 from prefixlint.verify import metrics
 from prefixlint.verify.gpus import GpuReading, open_gpus
 
@@ -151,11 +150,8 @@ def sampler(target: Target, about: About) -> Callable[[Running], AbstractContext
     @contextlib.contextmanager
     def watched(running: Running) -> Iterator[Mapping[str, Any]]:
         def gauges() -> Gauges | None:
-            try:
-                reply = running.server.get("/metrics", timeout=_ANSWER_SECONDS)
-            except ServerError:
-                return None
-            return target.counters(metrics.parse(reply.text)) if reply.status == 200 else None
+            found = metrics.scraped(running.server, timeout=_ANSWER_SECONDS)
+            return None if found is None else target.counters(found)
 
         seen: dict[str, Any] = {}
         gpus, _ = open_gpus() if _is_here(running.server.url) else (None, None)

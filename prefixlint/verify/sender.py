@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -153,16 +153,10 @@ class Sender:
         if prompt is None:
             return self.target.chat(body_of(self.apart.request(call.request)), ask)
         if self.target.salted() is not None:
-            ask = replace(ask, salt=_joined(self.apart.salt, call.request.namespace))
+            ask = replace(ask, salt=ask.namespace("|".join(call.request.namespace)))
         found = self.target.by_ids(prompt.tolist(), ask)
         assert found is not None  # what has no route was left out before
         return found
-
-
-def _joined(salt: str | None, namespace: Sequence[str]) -> str | None:
-    """Give the namespace of a request as the chat route has it: the run's, and in it the log's own."""
-    own = "|".join(namespace)
-    return own or None if salt is None else f"{salt}:{own}" if own else salt
 
 
 def _encoded(body: dict[str, Any]) -> bytes:

@@ -270,7 +270,7 @@ class Session:
         except BaseException as error:
             sender.stopped.set()
             outcome = self._outcome(out, pass_, None, seen)
-            outcome.run = replace(outcome.run, complete=False, ended=_word(error))
+            outcome.run = replace(outcome.run, complete=False, ended=word(error))
             keep(outcome)
             raise
         outcome = self._outcome(out, pass_, before, seen)
@@ -367,13 +367,7 @@ class Session:
         return dict(zip(answered, found[len(series) - len(answered) :], strict=True))
 
     def _scrape(self) -> Metrics | None:
-        if self.about.metrics is False:
-            return None
-        try:
-            reply = self.running.server.get("/metrics", timeout=10.0)
-        except ServerError:
-            return None
-        return metrics.parse(reply.text) if reply.status == 200 else None
+        return None if self.about.metrics is False else metrics.scraped(self.running.server, timeout=10.0)
 
     def _compare_rates(self, run: Run) -> None:
         """Say where the hit rate of the answers and that of the server's counters do not agree, as they must."""
@@ -396,7 +390,8 @@ def _length(prompts: Mapping[int, Ids], call: Call, load: Load) -> int:
     return int(prompts[call.number].size) + load.tokens(call, load.max_tokens)
 
 
-def _word(error: BaseException) -> str:
+def word(error: BaseException) -> str:
+    """Say what ended a run early."""
     return error.message if isinstance(error, PrefixlintError) else "interrupted"
 
 

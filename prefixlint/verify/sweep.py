@@ -74,7 +74,7 @@ def sweep(
         launch = replace(chosen.launch, command=list(variant.command), environment=environment, keep=False)
         own, side = into, calls
         if result is not None:  # what the first server cannot take, another one may
-            own = verifying.Collected(plan.load, plan, limit=into.limit)
+            own = verifying.Collected(plan, limit=into.limit)
             side = Calls(list(calls.calls))
         measure = _measure(tried, side, plan, own, compares=compares)
         try:

@@ -13,7 +13,7 @@ from prefixlint.verify.predict import Cache, Circumstances, Predicted, Sent, rea
 if TYPE_CHECKING:
     from prefixlint.verify.metrics import Histogram
     from prefixlint.verify.replay import Exchange, Replayed
-    from prefixlint.verify.targets import Counters, Measured
+    from prefixlint.verify.targets import Counters
 
 _MS = 1000
 
@@ -101,7 +101,7 @@ def run_of(exchanges: Sequence[Exchange], rows: Sequence[Residual], name: Name, 
         ttft_ms=spread([m.ttft_s for m in answers if m.ttft_s is not None]),
         queue_ms=spread([m.queue_s for m in answers if m.queue_s is not None]),
         prefill_ms=spread([m.prefill_s for m in answers if m.prefill_s is not None]),
-        other_ms=spread([o for m in answers if (o := _other(m)) is not None]),
+        other_ms=spread([m.other_s for m in answers if m.other_s is not None]),
         server=None,
         errors=dict(sorted(Counter(e.failure.slug for e in exchanges if e.failure is not None).items())),
         round=name.round,
@@ -115,13 +115,6 @@ def run_of(exchanges: Sequence[Exchange], rows: Sequence[Residual], name: Name, 
         predicted_cached_tokens=expected if both else None,
         predicted_hit_rate=expected / counted if counted else None,
     )
-
-
-def _other(measured: Measured) -> float | None:
-    """Give what is neither queue nor prefill of the time to the first token; None where prefill is not known."""
-    if measured.ttft_s is None or measured.prefill_s is None:
-        return None
-    return max(0.0, measured.ttft_s - measured.prefill_s - (measured.queue_s or 0.0))
 
 
 def server_side(counters: Counters | None, seen: Mapping[str, Any]) -> ServerSide | None:

@@ -25,7 +25,7 @@ from prefixlint.verify import (
     watchtext,
 )
 from prefixlint.verify.replay import Calls, Load
-from prefixlint.verify.session import Outcome, Session
+from prefixlint.verify.session import Outcome, Session, word
 from prefixlint.wording import many
 
 if TYPE_CHECKING:
@@ -80,7 +80,6 @@ class Collected:
     limit. `sides` are the logs that are replayed, one or several. `session` is None before the server is up.
     """
 
-    load: Load
     plan: Plan
     files: Sequence[str] = ()
     skipped: Sequence[Left] = ()
@@ -99,9 +98,8 @@ class Collected:
         if session is None or not (self.outcomes or error is None):
             return None
         rows = [row for outcome in self.outcomes for row in outcome.residuals]
-        known = session.tokens is not None and session.cache is not None
         prediction = None
-        if known and session.cache is not None and session.tokens is not None:
+        if session.cache is not None and session.tokens is not None:
             prediction = tally.prediction(rows, session.cache, session.tokens.name, self.plan.tolerance)
         ended = error if error is not None else next((o.ended for o in self.outcomes if o.ended is not None), None)
         return Verification(
@@ -112,7 +110,7 @@ class Collected:
             residuals=rows,
             comparison=self.compared(),
             status=_status(ended),
-            ended=None if ended is None else ended.message if isinstance(ended, PrefixlintError) else "interrupted",
+            ended=None if ended is None else word(ended),
             log_tail=session.running.log_tail() if isinstance(ended, PrefixlintError) else (),
             files=list(self.files),
             left=sorted(
@@ -125,7 +123,7 @@ class Collected:
         )
 
     def _load(self) -> LoadUsed:
-        load = self.load
+        load = self.plan.load
         return LoadUsed(
             requests=len(self.sides[0].calls) if self.sides else 0,
             concurrency=load.concurrency if load.arrival == "closed" else None,
@@ -151,9 +149,7 @@ def prepared(running: Running, wanted: Wanted, plan: Plan, progress: Progress) -
     """Find out what a running server is, and how its prompts are counted and its cache predicted."""
     target = targets.detect(running.server, wanted.engine)
     about = target.about(running.server)
-    named = wanted.model if wanted.url is not None or wanted.command is not None else None
-    if running.launched and named is None and wanted.model is not None and not running.embedded:
-        named = wanted.model
+    named = None if running.embedded else wanted.model  # the embedded engine tells the file that it runs
     source = prompts.Source(named, plan.tokenizer, plan.chat_template, about.model, plan.offline)
     route: Route = "sglang" if about.name == "sglang" else "vllm"
     tokens, why = prompts.choose(source, running.server, target, tokenizes=about.tokenizes, route=route)

@@ -62,6 +62,12 @@ class Ask:
     ids: bool = False
     sampling: Mapping[str, Any] = field(default_factory=dict)
 
+    def namespace(self, logged: str | None) -> str | None:
+        """Give the namespace of a request: that of the run, and in it the one that the log names."""
+        if not logged:
+            return self.salt
+        return logged if self.salt is None else f"{self.salt}:{logged}"
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -81,6 +87,13 @@ class Measured:
     queue_s: float | None = None
     prefill_s: float | None = None
     finish: str | None = None
+
+    @property
+    def other_s(self) -> float | None:
+        """What is neither queue nor prefill of the time to the first token; None where prefill is not known."""
+        if self.ttft_s is None or self.prefill_s is None:
+            return None
+        return max(0.0, self.ttft_s - self.prefill_s - (self.queue_s or 0.0))
 
 
 @dataclass(frozen=True, slots=True)

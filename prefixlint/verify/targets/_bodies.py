@@ -32,11 +32,9 @@ def completion(ids: list[int], ask: Ask) -> dict[str, Any]:
 
 
 def salt_of(body: Mapping[str, Any], ask: Ask) -> str | None:
-    """Give the namespace of a request: the run's, and in it the one that the log names."""
+    """Give the namespace of a request with a logged body."""
     logged = body.get("cache_salt")
-    if not isinstance(logged, str) or not logged:
-        return ask.salt
-    return logged if ask.salt is None else f"{ask.salt}:{logged}"
+    return ask.namespace(logged if isinstance(logged, str) else None)
 
 
 def _common(ask: Ask, logged_model: Any) -> dict[str, Any]:
