@@ -305,3 +305,12 @@ def test_own_commands_tell_their_port():
     assert (made, url) == (["x", "--port", "7000"], "http://127.0.0.1:7000")
     with pytest.raises(UsageError):
         launch.own_command("x", None, None)
+
+
+def test_no_server_is_started_for_a_log_with_nothing_to_send(tmp_path):
+    (tmp_path / "log.jsonl").write_text('{"model":"m","messages":[{"role":"alien","content":"x"}]}\n')
+    pid = tmp_path / "pid"
+    code, _, said = run(tmp_path / "log.jsonl", "--launch", command("--pid", pid))
+    assert code == 2
+    assert "nothing to replay: a message has a role that servers do not know" in said
+    assert not pid.exists()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from prefixlint.errors import PrefixlintError, UsageError
+from prefixlint.errors import LogRefusedError, PrefixlintError, UsageError
 from prefixlint.model import Fingerprint, Messages, NoPrompt, Request, Text, TokenIds
 from prefixlint.runs import Left, leave
 
@@ -141,6 +141,17 @@ class Calls:
             if call.number in numbers:
                 self.leave(call.request, slug, message)
         self.calls = [call for call in self.calls if call.number not in numbers]
+
+    def check(self) -> None:
+        """Raise LogRefusedError where nothing is left to send, with why."""
+        if self.calls:
+            return
+        left = max(self.left.values(), key=lambda one: one.requests, default=None)
+        raise LogRefusedError(
+            f"nothing to replay: {left.message} ({left.path}, line {left.line})" if left else "nothing to replay",
+            slug="nothing-to-replay",
+            hint="prefixlint analyze LOG says what the log holds",
+        )
 
 
 def calls(requests: Iterable[Request]) -> Calls:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from prefixlint.errors import LogRefusedError, PrefixlintError, ServerError
+from prefixlint.errors import PrefixlintError, ServerError
 from prefixlint.model import Messages, Request, TokenIds
 from prefixlint.runs import Note, Residual, Run
 from prefixlint.verify import metrics, replay, tally
@@ -118,13 +118,7 @@ class Session:
         if (context := self.about.context) is not None:
             long = {c.number for c in calls.calls if c.number in known and _length(prompts, c, load) > context}
             calls.without(long, "longer-than-context", f"longer than the server's context of {context:,} tokens")
-        if not calls.calls:
-            left = max(calls.left.values(), key=lambda one: one.requests, default=None)
-            raise LogRefusedError(
-                f"nothing to replay: {left.message} ({left.path}, line {left.line})" if left else "nothing to replay",
-                slug="nothing-to-replay",
-                hint="prefixlint analyze LOG says what the log holds",
-            )
+        calls.check()
         load.check(calls.calls)
         self._sizes = {number: int(prompt.size) for number, prompt in prompts.items()}
 

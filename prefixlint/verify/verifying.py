@@ -212,6 +212,8 @@ def measured(
 ) -> Verification:
     """Bring the server up, let `measure` replay on it what it can take of these calls, and give what came of it."""
     into.sides = sides
+    for side in sides:
+        side.check()  # before a server is started for nothing
     with chosen.opened(on_wait=progress.wait) as running:
         session = into.session = prepared(running, chosen.wanted, plan, progress)
         about = session.about
