@@ -23,6 +23,12 @@ class Where:
     char: int
     other_path: str | None = None
 
+    def in_short(self) -> str:
+        """Name the lines that are compared, the earlier request's first."""
+        if self.other_path is not None or self.other_line == self.line:
+            return self.lines()
+        return f"lines {self.other_line} and {self.line}"
+
     def lines(self) -> str:
         """Say which lines are compared, and of which files where these are two."""
         if self.other_path is not None:

@@ -338,6 +338,6 @@ def test_verbose_leaves_no_row_out(tmp_path, model):
     rows = [body(1, messages=[{"role": "system", "content": f"{word} only, " * 9}]) for word in words]
     log = write_log(tmp_path / "log.jsonl", rows)
     few, all_of_them = run(log, "--model", model).stdout, run(log, "--model", model, "-v").stdout
-    assert "and 4 more families with 4 requests" in few
-    assert sum(f"{word} only" in few for word in words) == 8
+    assert "and 7 more families with 7 requests" in few
+    assert sum(f"{word} only" in few for word in words) == 5
     assert all(f"{word} only" in all_of_them for word in words)

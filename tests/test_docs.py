@@ -200,10 +200,30 @@ def test_the_readme_block_is_replaced_and_the_rest_kept(tmp_path, monkeypatch):
     assert generate.readme_page() == shown, "doing it twice changes nothing"
 
 
-def test_the_readme_opens_with_output():
+def test_a_part_of_the_output_is_shown_by_its_first_words(tmp_path, monkeypatch):
+    monkeypatch.setattr(generate, "ROOT", tmp_path)
+    monkeypatch.setattr(generate, "_output", lambda command: "head\n\nWay up  1\nrow\n\nend")
+    (tmp_path / "p.md").write_text("<!-- output: prefixlint x :: Way up -->\n<!-- end -->\n")
+    shown = (
+        "<!-- output: prefixlint x :: Way up -->\n```text\n$ prefixlint x\n…\nWay up  1\nrow\n…\n```\n<!-- end -->\n"
+    )
+    assert generate.filled_page("p.md") == shown
+    (tmp_path / "p.md").write_text("<!-- output: prefixlint x :: Nothing -->\n<!-- end -->\n")
+    with pytest.raises(SystemExit, match="0 parts"):
+        generate.filled_page("p.md")
+
+
+def test_the_readme_opens_with_the_way_up_its_unexplained_row_and_how_wrong_it_is():
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     assert lines[0] == "# prefixlint"
-    assert next(line for line in lines[1:] if line).startswith("<!-- output: prefixlint analyze ")
+    block = next(number for number, line in enumerate(lines) if line.startswith("<!-- "))
+    assert block < 8
+    assert lines[block].startswith("<!-- output: prefixlint analyze ")
+    rows = [line.strip() for line in lines[block : lines.index("<!-- end -->")]]
+    served = next(number for number, line in enumerate(rows) if line.startswith("reported"))
+    assert rows[served + 1].startswith("unexplained")
+    after = [line for line in lines[lines.index("<!-- end -->") + 1 :] if line]
+    assert any(line == "<!-- measured: summary -->" for line in after[:3])
 
 
 PAGES = sorted({ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")})

@@ -322,7 +322,7 @@ def test_the_curve_is_held_against_the_engine_that_evicts_leaves():
 
 
 def test_the_text_report_says_where_numbers_come_from(config, short):
-    text = run(DEMO, "--gpu", "H100", "--model-config", config).output
+    text = run(DEMO, "-v", "--gpu", "H100", "--model-config", config).output
     for words in ("knee", "GiB", "block-LRU", "What hits are worth", "±10 %", "log's own to the first", "no promise"):
         assert words in text, words
     text = run(short, "--gpu", "H100", "--model-config", config).output

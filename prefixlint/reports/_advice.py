@@ -5,11 +5,14 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from prefixlint.reports import Look
 from prefixlint.reports._terminal import Style, columns, count, percent, shorten, visible, wrap
 from prefixlint.results import Advice, Analysis, MarkAdvice
 from prefixlint.spots import lifetime
+from prefixlint.wording import many
 
 _INDENT = "    "
+_TOP = 4  # pieces of advice, those that gain most
 
 
 def as_json(one: Advice) -> dict[str, Any]:
@@ -43,18 +46,29 @@ def _mark(mark: MarkAdvice) -> dict[str, Any]:
     }
 
 
-def advice(result: Analysis, style: Style, width: int) -> list[str]:
+def advice(result: Analysis, style: Style, look: Look) -> list[str]:
     """Show what to change, what gains most first, each with its gain and the command that shows it."""
-    if not result.advice:
+    found = [one for one in result.advice if look.verbose or not _is_in_the_table(one, result)]
+    if not found:
         return []
+    width = look.width
     lines = [style.bold("Advice, from what this log shows")]
-    for one in result.advice:
-        lines += [style.bold(line) for line in wrap(f"{one.engine}: {one.text}", width, first="  ", indent=_INDENT)]
-        lines += wrap(_gain(one), width, first=_INDENT, indent=_INDENT)
+    shown = found if look.verbose else found[:_TOP]
+    for one in shown:
+        gain = _gain(one)
+        text = f"{one.engine}: {one.text}" + (f" ({gain})" if gain else "")
+        lines += wrap(text, width, first="  ", indent=_INDENT)
         for mark in one.marks:
             lines += wrap(_mark_text(mark), width, first=_INDENT, indent=_INDENT + "  ")
         lines += [style.dim(line) for line in _shell(one.command, width)]
+    if len(found) > len(shown):
+        lines.append(style.dim(f"  and {many(len(found) - len(shown), 'more piece')} of it; -v shows them"))
     return lines
+
+
+def _is_in_the_table(one: Advice, result: Analysis) -> bool:
+    """Tell whether the pools of the report say the same: where none is at hand, advice only picks one of them."""
+    return one.kind == "pool" and one.hit_rate is None and any(s.engine == one.engine for s in result.curves.sizes)
 
 
 def _shell(command: str, width: int) -> list[str]:

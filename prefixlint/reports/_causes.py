@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from prefixlint.findings import Severity
@@ -14,7 +15,11 @@ from prefixlint.wording import many
 
 _SHOWN = 12  # findings in the source
 _TOP = 5  # causes, the most costly ones
+_FULL = 3  # of them, with both values and advice; the others in short
+_HEAVY = 0.05  # of an engine's prompt tokens, below which a cause that is not the first is shown in short
 _INDENT = "    "
+# What the path says anyway: messages[0].content is the system text.
+_HOLDER = re.compile(r"^the (?:system|prompt) text holds ", re.IGNORECASE)
 
 
 def causes(result: Analysis, style: Style, look: Look) -> list[str]:
@@ -26,11 +31,18 @@ def causes(result: Analysis, style: Style, look: Look) -> list[str]:
         for line in wrap("What breaks the prefix, by tokens computed again for its sake", look.width, first="")
     ]
     shown = result.findings if look.verbose else result.findings[:_TOP]
-    for finding in shown:
-        lines += _cause(finding, result, style, look.width)
+    for place, finding in enumerate(shown):
+        lines += _cause(finding, result, style, look.width, full=look.verbose or _in_full(place, finding, result))
     if len(result.findings) > len(shown):
         lines.append(style.dim(f"  and {many(len(result.findings) - len(shown), 'more cause')}; -v shows them"))
     return lines + [style.dim(line) for text in _sums(result) for line in wrap(text, look.width)]
+
+
+def _in_full(place: int, finding: LogFinding, result: Analysis) -> bool:
+    """Tell whether both values are shown without -v: of the first cause, and of others that weigh or hide behind it."""
+    shares = [(finding.tokens_lost or {}).get(e.engine, 0) / (e.prompt_tokens or 1) for e in result.engines]
+    heavy = finding.masked_by is not None or max(shares, default=0.0) >= _HEAVY
+    return place == 0 or (place < _FULL and heavy)
 
 
 def _sums(result: Analysis) -> Iterator[str]:
@@ -43,23 +55,25 @@ def _sums(result: Analysis) -> Iterator[str]:
             diverged += engine.misses.get(MissCause.NAMESPACE, 0)
             other += " or in another namespace"
         if diverged:
-            sum_of = f"{count(known)} tokens of causes + {count(diverged - known)} unexplained = {count(diverged)}"
+            sum_of = f"these {count(known)} + {count(diverged - known)} unexplained = {count(diverged)}"
             alike.setdefault(f"{sum_of} {other}", []).append(engine.engine)
     yield from (f"{', '.join(engines)}: {text}." for text, engines in alike.items())
 
 
-def _cause(finding: LogFinding, result: Analysis, style: Style, width: int) -> list[str]:
+def _cause(finding: LogFinding, result: Analysis, style: Style, width: int, *, full: bool) -> list[str]:
     paint = style.red if finding.severity > Severity.INFO else style.dim
     head = f"{finding.rule.code} {finding.rule.name}: {_cost(finding, result)}"
     lines = [paint(line) for line in wrap(head, width, first="  ", indent=_INDENT)]
     where = finding.where
-    place = f"{visible(where.at_path)}, character {where.char}"
-    text = f"{visible(_without_values(finding))} at {place} ({visible(where.lines())})"
+    place = visible(where.at_path) + (f", character {where.char}" if where.char else "")
+    text = f"{visible(_without_values(finding))} at {place} ({visible(where.in_short())})"
     lines += wrap(text, width, first=_INDENT, indent=_INDENT)
     for source in finding.sources:
         spot = f"{visible(source.path)}:{source.line}:{source.column}"
         written = "written at" if source.changes else "the text of"
         lines += wrap(f"{written} {spot}: {visible(source.expression)}", width, first=_INDENT, indent=_INDENT + "  ")
+    if not full:
+        return lines
     room = max(8, width - columns(_INDENT) - 10)
     for name, value in zip(("before", "then  "), finding.values or (), strict=False):
         lines.append(f"{_INDENT}  {name} {style.yellow(shorten(visible(value) or '(nothing)', room))}")
@@ -82,7 +96,9 @@ def _cost(finding: LogFinding, result: Analysis) -> str:
 
 def _without_values(finding: LogFinding) -> str:
     """Give what the finding says, without the values, which stand on lines of their own."""
-    return finding.message.split(" (", 1)[0] if finding.values is not None else finding.message.rsplit(", in ", 1)[0]
+    text = finding.message.split(" (", 1)[0] if finding.values is not None else finding.message.rsplit(", in ", 1)[0]
+    said = _HOLDER.sub("", text)
+    return said[:1].upper() + said[1:]
 
 
 def in_source(result: Analysis, style: Style, look: Look) -> list[str]:

@@ -11,10 +11,10 @@ from prefixlint.reports._terminal import count, percent, table
 
 WORDS = {
     MissCause.COLD: "new text",
-    MissCause.DIVERGED: "seen before, but behind a difference",
-    MissCause.UNALIGNED: "block rounding and last tokens",
+    MissCause.DIVERGED: "seen, but behind a difference",
+    MissCause.UNALIGNED: "rounding and last tokens",
     MissCause.TOO_SHORT: "below the minimum length",
-    MissCause.NAMESPACE: "another namespace (salt, LoRA, organisation)",
+    MissCause.NAMESPACE: "in another namespace",
     MissCause.EVICTED: "evicted",
     MissCause.EXPIRED: "expired",
     MissCause.REPLICA: "held by another replica",

@@ -13,61 +13,90 @@ from prefixlint.wording import many
 _FAMILIES = 8
 _STEPS = {"gap": "    ", "fix": "  fix "}
 _ORDER = ("reported", "gap", "logged", "fix", "ceiling")
-_LATE = {"    unexplained": 1, "    hits on text that is not in the log": 2}
+_UNKNOWN = "    unexplained"  # stands before what is known of a gap
 
 
 def gains(result: Analysis, style: Style, look: Look) -> list[str]:
     """Give the way from the reported rate over each fix to the ceiling: for the whole log, and in short by family."""
-    refused = [
-        line
-        for one in result.not_tried
-        for line in wrap(f"{', '.join(one.rules)} not simulated: {one.reason}", look.width, indent="    ", first="  ")
-    ]
+    refused = list(_refused(result, look.width))
     whole = [one for one in result.waterfalls if one.family is None]
     if not whole or not any(step.kind in ("fix", "reported") for step in whole[0].steps):
         return [style.bold("What fixing gives"), *refused] if refused else []
     fixed = any(step.kind == "fix" for step in whole[0].steps)
-    title = "What fixing gives, from what was served" if fixed else "From what was served to the ceiling"
-    heads = [cell for one in whole for cell in (("alone", one.engine) if fixed else (one.engine,))]
-    rows = [(title, *heads), *_steps(result, whole, alone=fixed)]
-    bands = banded(rows, align="<" + ">" * len(heads), width=look.width, fixed=1, step=2 if fixed else 1)
+    if not fixed:
+        title = "From what was served to the ceiling"
+    else:
+        title = "What fixing gives" + (", from what was served" if result.reported is not None else "")
+    alone = fixed and look.verbose
+    heads = [cell for one in whole for cell in (*(["alone"] if alone else []), "adds", one.engine)]
+    rows = [(title, *heads), *_steps(result, whole, alone=alone)]
+    bands = banded(rows, align="<" + ">" * len(heads), width=look.width, fixed=1, step=3 if alone else 2)
     lines = [line for band in bands for line in (style.bold(band[0]), *band[1:])]
-    notes = [style.dim(line) for line in wrap(_explained(whole[0]), look.width)] if fixed else []
+    notes = [style.dim(line) for line in wrap(_explained(whole[0], alone=alone), look.width)] if fixed else []
     return [*lines, *refused, *notes, *(_families(result, style, look) if look.verbose else [])]
 
 
+def _refused(result: Analysis, width: int) -> Iterator[str]:
+    """Say which fixes were not tried, those with one reason together."""
+    alike: dict[str, list[str]] = {}
+    for one in result.not_tried:
+        alike.setdefault(one.reason, []).extend(rule for rule in one.rules if rule not in alike.get(one.reason, ()))
+    for reason, rules in alike.items():
+        yield from wrap(f"{', '.join(rules)} not simulated: {reason}", width, indent="    ", first="  ")
+
+
 def _steps(result: Analysis, whole: Sequence[Waterfall], *, alone: bool) -> Iterator[tuple[str, ...]]:
-    """Give a row a step, with the rate on each engine; before it, if wanted, the points that a fix gives by itself."""
-    before = {e.engine: e.hit_rate for e in result.engines}
+    """Give a row a step: on each engine the points that it adds, and the rate that it leads to.
+
+    With `alone` the points that a fix gives by itself stand before them.
+    """
+    logged = {e.engine: e.hit_rate for e in result.engines}
     own = {(row.engine, tuple(row.rules)): row for row in result.what_if if row.family is None and not row.cumulative}
     steps = [{_label(step): step for step in one.steps} for one in whole]
+    added = [_added(one.steps) for one in whole]
     kinds = {name: step.kind for of_engine in steps for name, step in of_engine.items()}
-    order = sorted(kinds, key=lambda name: (_ORDER.index(kinds[name]), kinds[name] == "gap" and _LATE.get(name, 0)))
+    order = sorted(kinds, key=lambda name: (_ORDER.index(kinds[name]), kinds[name] == "gap" and name != _UNKNOWN))
     for name in order:
         cells = []
-        for one, of_engine in zip(whole, steps, strict=True):
+        for one, of_engine, points in zip(whole, steps, added, strict=True):
             step = of_engine.get(name)
             if alone:
                 row = own.get((one.engine, tuple(step.rules))) if step is not None and step.kind == "fix" else None
-                cells.append(_points(row.hit_rate, before[one.engine]) if row is not None else "")
-            cells.append(_cell(step) if step is not None else "")
+                cells.append(_points(row.hit_rate, logged[one.engine]) if row is not None else "")
+            cells.append(points.get(name, ""))
+            cells.append(percent(step.hit_rate) if step is not None and step.tokens is None else "")
         yield name, *cells
 
 
-def _explained(one: Waterfall) -> str:
-    text = "alone: points that a fix gives by itself; every value stays"
+def _added(steps: Sequence[Step]) -> dict[str, str]:
+    """Give the points that gaps and fixes add, by their labels."""
+    added: dict[str, str] = {}
+    before: float | None = None
+    for step in steps:
+        if step.tokens is not None:
+            added[_label(step)] = _signed(step.tokens / step.prompt_tokens) if step.prompt_tokens else ""
+            continue
+        if step.kind == "fix":
+            added[_label(step)] = _points(step.hit_rate, before)
+        before = step.hit_rate
+    return added
+
+
+def _explained(one: Waterfall, *, alone: bool) -> str:
+    text = "adds: points beside the row above"
+    if alone:
+        text = f"alone: points that a fix gives by itself; {text}; fixes move values, none is taken away"
     return f"{text}. Still lost: {short_count(one.lost_tokens)} tokens." if one.lost_tokens else f"{text}."
 
 
 def _points(after: float | None, before: float | None) -> str:
-    return "unknown" if after is None or before is None else f"{100 * (after - before):+.1f}"
+    return "unknown" if after is None or before is None else _signed(after - before)
 
 
-def _cell(step: Step) -> str:
-    """Give the rate; of a gap, the points that it takes."""
-    if step.tokens is None:
-        return percent(step.hit_rate)
-    return f"{100 * step.tokens / step.prompt_tokens:+.1f}" if step.prompt_tokens else ""
+def _signed(share: float) -> str:
+    """Show points with their sign; what rounds to nothing has none."""
+    points = round(100 * share, 1)
+    return f"{points:+.1f}" if points else "0.0"
 
 
 def _label(step: Step) -> str:

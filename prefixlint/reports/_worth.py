@@ -105,7 +105,8 @@ def memory(result: Analysis, style: Style, look: Look) -> list[str]:
     sizes = [size for size in result.curves.sizes if size.knee is not None]
     if not sizes:
         return []
-    rows: list[tuple[str, ...]] = [("Pool by its tokens", "", "knee", "90 %", "95 %", "99 %", "ceiling")]
+    # the curve, the pool beyond which more memory gives little, and the pools that reach shares of the best rate
+    rows: list[tuple[str, ...]] = [("Pool, tokens", "rate as it grows", "knee", "for 90 %", "95 %", "99 %", "of")]
     rows += [row for size in sizes for row in _sizes(size, _of(result, size))]
     lines = table(rows, align="<<>>>>>", width=width, grow=(0, 1), indent=0)
     lines[0] = style.bold(lines[0])
@@ -126,6 +127,8 @@ def memory(result: Analysis, style: Style, look: Look) -> list[str]:
     if look.verbose:
         for text in (_lifetimes(result, sizes[0].engine), _replicas(result, sizes[0].engine)):
             lines += wrap(text, width) if text else []
+    if not (look.verbose or sampled):
+        return lines
     methods = "; ".join(dict.fromkeys(f"{size.engine}: {size.method}" for size in sizes))
     if sampled:
         methods += f"; standard error up to {percent(max(sampled.values()))}"

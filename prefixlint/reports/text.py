@@ -41,8 +41,8 @@ from prefixlint.results import (
 )
 from prefixlint.wording import many
 
-_FAMILIES = 8
-_SKIPPED = 5
+_FAMILIES = 5
+_SKIPPED = 3
 _MODELS = 3
 _NAME = 40  # columns that the name of a file or model gets at least
 # Times before this (1973) are a clock that began with the trace, not dates.
@@ -55,7 +55,7 @@ def analysis(result: Analysis, look: Look) -> str:
     """Render what `analyze` found, the most costly thing first and the next step last."""
     style = Style(look.color)
     parts = [
-        _head(result, style, look.width),
+        [*_head(result, style, look.width), *_in_short(result, style, look.width)],
         _rates(result, style, look),
         against(result, style, look.width),
         _likely(result, style, look.width),
@@ -63,13 +63,13 @@ def analysis(result: Analysis, look: Look) -> str:
         causes(result, style, look),
         in_source(result, style, look),
         gains(result, style, look),
-        over_time(result, style, look),
+        over_time(result, style, look) + ([] if look.verbose else memory(result, style, look)),
         _groups(result, style, look),
         _families(result, style, look),
         _prefixes(result, style, look),
-        memory(result, style, look),
+        memory(result, style, look) if look.verbose else [],
         worth(result, style, look.width),
-        advice(result, style, look.width),
+        advice(result, style, look),
         _counting(result, style, look),
         _notes(result, style, look.width),
         _skipped(result, style, look),
@@ -91,7 +91,34 @@ def _head(result: Analysis, style: Style, width: int) -> list[str]:
     lines = [style.bold(line) for line in wrap(shorten(name, room, keep="end") + title, width, first="")]
     formats = sorted(result.input.formats.items(), key=lambda x: -x[1])
     named = [name if len(formats) == 1 else f"{count(n)} {name}" for name, n in formats]
-    return lines + (wrap(", ".join(named) + _span(result), width) if named else [])
+    lines += wrap(", ".join(named) + _span(result), width) if named else []
+    counted = _alike(result)
+    if len(counted) == 1:
+        lines += [line for text, models in counted.items() for line in _counted(models, text, width)]
+    return lines
+
+
+def _in_short(result: Analysis, style: Style, width: int) -> list[str]:
+    """Say in a sentence what is served, what could be, and what costs most; nothing where no cause is known."""
+    engine = next((e for e in result.engines if e.prompt_tokens), None)
+    first = next((f for f in result.findings if f.masked_by is None), None)
+    lost = 0 if engine is None or first is None else (first.tokens_lost or {}).get(engine.engine, 0)
+    if engine is None or first is None or not lost:
+        return []
+    served = f"{percent(engine.hit_rate)} could be served"
+    if result.reported is not None:
+        served = f"{percent(result.reported.hit_rate)} served"
+    best = _fixed(result, engine.engine)
+    fixed = "" if best is None else f", {percent(best)} once fixed"
+    text = f"In short: {served}{fixed}; worst: {first.rule.name} ({percent(lost / engine.prompt_tokens)})"
+    return [style.bold(line) for line in wrap(text, width, first="", indent="")]
+
+
+def _fixed(result: Analysis, engine: str) -> float | None:
+    """Give the rate with all fixes of the log; None where none gains anything."""
+    whole = next((one for one in result.waterfalls if one.family is None and one.engine == engine), None)
+    fixes = [step for step in (whole.steps if whole else ()) if step.kind == "fix"]
+    return fixes[-1].hit_rate if fixes else None
 
 
 def _span(result: Analysis) -> str:
@@ -105,7 +132,7 @@ def _span(result: Analysis) -> str:
 
 def _rates(result: Analysis, style: Style, look: Look) -> list[str]:
     width = look.width
-    rows = [("What the prefix cache", "hit rate", "cached tokens", "requests without a hit")]
+    rows = [("What the prefix cache", "hit rate", "cached tokens", "without a hit")]
     if result.reported is not None:
         rows.append(_reported_row(result.reported))
     rows += [_engine_row(e) for e in result.engines]
@@ -186,7 +213,7 @@ def _misses(result: Analysis, style: Style, width: int) -> list[str]:
     causes = [c for c in MissCause if any(e.misses.get(c) for e in engines)]
     if not causes:
         return []
-    rows = [("Computed again, tokens", *(e.engine for e in engines))]
+    rows = [("Computed, tokens", *(e.engine for e in engines))]
     rows += [(WORDS[c], *(_tokens_share(e.misses.get(c, 0), e.prompt_tokens) for e in engines)) for c in causes]
     bands = banded(rows, align="<" + ">" * len(engines), width=width, fixed=1)
     return [line for lines in bands for line in (style.bold(lines[0]), *lines[1:])]
@@ -243,7 +270,7 @@ def _families(result: Analysis, style: Style, look: Look) -> list[str]:
         requests = many(sum(f.requests for f in rest), "request")
         lines.append(style.dim(f"and {many(len(rest), 'more family', 'more families')} with {requests}"))
     if look.verbose and any(f.lost_tokens for f in result.families):
-        text = "lost: seen before, but behind a difference; ceiling: the hit rate if nothing were lost."
+        text = "lost: seen, but behind a difference; ceiling: the hit rate if nothing were lost."
         lines += [style.dim(line) for line in wrap(text, look.width)]
     return lines
 
@@ -288,19 +315,31 @@ def _prefixes(result: Analysis, style: Style, look: Look) -> list[str]:
 
 
 def _counting(result: Analysis, style: Style, look: Look) -> list[str]:
+    """Say how tokens were counted; nothing where the head says it."""
+    alike = _alike(result)
+    if len(alike) < 2:
+        return []
+    lines = [style.bold("How tokens were counted")]
+    for text, models in list(alike.items())[: _most(_FAMILIES, look)]:
+        lines += _counted(models, text, look.width)
+    if len(alike) > _most(_FAMILIES, look):
+        rest = sum(len(models) for models in list(alike.values())[_most(_FAMILIES, look) :])
+        lines.append(style.dim(f"  and {many(rest, 'more model')}; --format json lists them"))
+    return lines
+
+
+def _alike(result: Analysis) -> dict[str, list[str]]:
+    """Give the models by how their tokens were counted."""
     alike: dict[str, list[str]] = {}
     for use in result.tokenizers:
         model = shorten(visible(use.model), _NAME) if use.model else "(no model named)"
         alike.setdefault(_how_counted(use), []).append(model)
-    lines: list[str] = []
-    for text, models in list(alike.items())[: _most(_FAMILIES, look)]:
-        more = f" and {many(len(models) - _MODELS, 'more model')}" if len(models) > _MODELS else ""
-        lines += wrap(f"{', '.join(models[:_MODELS])}{more}: {text}", look.width)
-    if len(alike) > _most(_FAMILIES, look):
-        rest = sum(len(models) for models in list(alike.values())[_most(_FAMILIES, look) :])
-        lines.append(style.dim(f"  and {many(rest, 'more model')}; --format json lists them"))
-    head = [style.bold("How tokens were counted")] if look.verbose or len(alike) > 1 else []
-    return [*head, *lines] if lines else []
+    return alike
+
+
+def _counted(models: Sequence[str], text: str, width: int) -> list[str]:
+    more = f" and {many(len(models) - _MODELS, 'more model')}" if len(models) > _MODELS else ""
+    return wrap(f"{', '.join(models[:_MODELS])}{more}: {text}", width)
 
 
 def _how_counted(use: TokenizerUse) -> str:
@@ -346,26 +385,22 @@ def _skipped(result: Analysis, style: Style, look: Look) -> list[str]:
 
 
 def _next(result: Analysis, style: Style, look: Look) -> list[str]:
-    lines = _step(result, style, look.width)
-    if look.verbose or not result.engines:
-        return lines
-    more = "-v shows where families part, shared prefixes, lifetimes and replicas."
-    return [*lines, *(style.dim(line) for line in wrap(more, look.width))]
-
-
-def _step(result: Analysis, style: Style, width: int) -> list[str]:
+    """Say what to do next: options of this command first, then another command, each with what it gives."""
+    steps = []
+    if result.findings and result.source_findings is None:
+        steps.append(f"--source PATH names the code behind {result.findings[0].rule.code}")
     if any(use.exact == "no" for use in result.tokenizers):
-        return wrap(
-            "--model NAME|DIR|FILE.gguf counts with the model's own tokenizer and chat template.",
-            width,
-            first=style.bold("next: "),
-        )
+        steps.append("--model NAME|DIR|FILE.gguf counts with the model's own tokenizer and chat template")
+    if result.engines and not look.verbose:
+        steps.append("-v shows more")
+    return wrap(f"{'; '.join([*steps, _follow(result)])}.", look.width, first=style.bold("next: "))
+
+
+def _follow(result: Analysis) -> str:
     if not result.engines:
-        text = "what the cache could serve needs prompts; prefixlint record --how NAME says how to log them."
-        return wrap(text, width, first=style.bold("next: "))
+        return "what the cache could serve needs prompts: prefixlint record --how NAME says how to log them"
     worst = next((finding.where for finding in result.findings), None)
     if worst is None:
-        return wrap("--requests-out FILE.jsonl writes the numbers of each request.", width, first=style.bold("next: "))
+        return "--requests-out FILE.jsonl writes the numbers of each request"
     where = shlex.quote(visible(f"{worst.path}#{worst.line}"))
-    text = f"prefixlint explain {where} follows one request of the first cause; --source PATH names the code behind it."
-    return wrap(text, width, first=style.bold("next: "))
+    return f"prefixlint explain {where} follows one of its requests"
