@@ -270,6 +270,7 @@ def visits_of(log: Log, limits: Limits) -> Callable[[], Iterator[Visit]]:
     table, encoder = log.table, log.encoder
     lengths: dict[int, int] = {}
     known = keys(log, limits.keys).tolist()
+    unsalted = table.unsalted()
 
     def visits() -> Iterator[Visit]:
         rows = log.rows.tolist()
@@ -287,6 +288,7 @@ def visits_of(log: Log, limits: Limits) -> Callable[[], Iterator[Visit]]:
                 model=table.models.values[table.model[row]],
                 marks=_marks(encoder, table.prompt_segments(row), blocks, lengths, limits.marks) if blocks else None,
                 key=key,
+                unsalted=unsalted.get(table.namespace[row]),
             )
 
     return visits

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from prefixlint import capacity
 from prefixlint.accesses import Accesses, Recorder
-from prefixlint.engines import Engine, Stored
+from prefixlint.engines import Engine
 from prefixlint.radix import Match
 from prefixlint.results import CapacityPoint, Curves, HostPoint, PoolSize, ReplicaPoint, TtlPoint
-from prefixlint.simulate import Arrival, BlockArrival
+from prefixlint.simulate import Arrival, BlockArrival, Kept, kept
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -27,19 +27,23 @@ _HOSTS = (1, 2, 4, 8, 16, 32, 64)  # times the pool
 
 
 class Tap:
-    """Notes what a replay finds of its requests, for each kind of stored tokens that the engines have."""
+    """Notes what a replay finds of its requests, for each kind of stored tokens that the engines have.
 
-    def __init__(self, engines: Sequence[Engine]) -> None:
+    `salts`: whether any request has one (see `simulate.kept`).
+    """
+
+    def __init__(self, engines: Sequence[Engine], *, salts: bool = False) -> None:
+        self._salts = salts
         # A minimum makes hits depend on the whole prefix, which a sum over blocks does not see.
         self._engines = [e for e in engines if e.match == "longest_prefix" and not e.minimum]
-        self._recorders = {engine.stored: Recorder() for engine in self._engines}
+        self._recorders = {kept(engine, salts=salts): Recorder() for engine in self._engines}
         self._found: dict[str, _Engine] = {}
 
-    def stored(self, stored: Stored, arrival: Arrival, found: Match) -> None:
+    def stored(self, key: Kept, arrival: Arrival, found: Match) -> None:
         """Take what a replay found of a request of tokens in a cache of that kind."""
-        recorder = self._recorders.get(stored)
+        recorder = self._recorders.get(key)
         if recorder is not None:
-            output = arrival.output if stored == "prompt_and_output" else None
+            output = arrival.output if key[0] == "prompt_and_output" else None
             total = arrival.prompt.size + (0 if output is None else output.size)
             recorder.add_found(arrival.row, found, total, arrival.prompt.size)
 
@@ -52,12 +56,12 @@ class Tap:
 
     def outputs(self) -> Ints | None:
         """Give the generated tokens of each request that the log holds, 0 where it holds none; None if none passed."""
-        recorder = self._recorders.get("prompt_and_output")
+        recorder = next((one for (stored, _), one in self._recorders.items() if stored == "prompt_and_output"), None)
         return None if recorder is None else recorder.outputs()
 
     def curves(self, setting: Setting) -> Curves:
         """Give the curves of all engines that take the longest prefix, however short; none where no request passed."""
-        self._found = {e.name: _Engine(e, self._recorders[e.stored], setting) for e in self._engines}
+        self._found = {e.name: _Engine(e, self._recorders[kept(e, salts=self._salts)], setting) for e in self._engines}
         found = [one.curves() for one in self._found.values()]
         return Curves(
             capacity=[point for one in found for point in one.capacity],
@@ -87,7 +91,7 @@ class Setting:
     """What the curves of all engines share.
 
     `counted` leaves the warm-up out. `times` (seconds, ascending) and `sessions` (numbers) have an element a request;
-    None where they are not known. `block_size` replaces granularities. `kv_bytes` are the model's KV of a token, and
+    None where they are not known. `kv_bytes` are the model's KV of a token, and
     `pools` the pools that are there, by engine; `simulated` are pools (tokens) that an engine itself was simulated
     with, and its hit rate. `factors` turn the tokens counted of each request into reported ones.
     """
@@ -95,7 +99,6 @@ class Setting:
     counted: Bools
     times: Floats | None = None
     sessions: Ints | None = None
-    block_size: int | None = None
     kv_bytes: float | None = None
     pools: dict[str, Pool] | None = None
     simulated: dict[str, tuple[int, float]] | None = None
@@ -115,7 +118,7 @@ class _Engine:
         published = engine.cap == "none"
         self._setting, self._recorder, self._factor = setting, recorder, 1.0
         self._curve: capacity.Curve | None = None
-        self._engine = engine if published else engine.with_granularity(setting.block_size)
+        self._engine = engine
         # The order in which published traces are evaluated, and the one in which engines let go of blocks.
         self._order: capacity.Order = "head_first" if published else "tail_first"
         # A cap of one token off whole blocks is a token a request at most, and left out.

@@ -147,6 +147,7 @@ class _Run:
             self._spill = routing.Spill(engine.rate, max(1, int(engine.head / self._scale)))
 
     def visit(self, number: int, visit: Visit) -> None:
+        visit = self._named(visit)
         now = float(number) if visit.time is None else visit.time
         chosen, replica = self._choose(visit, now)
         engine = self._engines.get(visit.model)
@@ -181,6 +182,10 @@ class _Run:
         out.replica.append(chosen)
         out.models.append(visit.model)
         Life(replica, visit, engine, ticket, stored).begin(now + waited)
+
+    def _named(self, visit: Visit) -> Visit:
+        """Give a request the namespace that the engine knows."""
+        return visit if self._engine.salted or visit.unsalted is None else visit._replace(namespace=visit.unsalted)
 
     def end(self) -> None:
         """Note what is known once all requests have come."""
@@ -284,7 +289,7 @@ class _Run:
         block = 1 if self._block else max(self._engine.granularity, OPT_BLOCK)
         for number in range(len(self._replicas)):
             mine = where == number
-            prompts = ((v.namespace, v.prompt) for v, taken in zip(visits(), mine, strict=True) if taken)
+            prompts = ((self._named(v).namespace, v.prompt) for v, taken in zip(visits(), mine, strict=True) if taken)
             hits[mine] = optimum(prompts, capacity, block=block)
         out.hit = out.near = array("q", np.minimum(hits, alive).tolist())
         out.bounded = True

@@ -314,7 +314,9 @@ class Study:
         material = self.material
         table = _merged(material.table, variants, layer)
         engines = [served.engine for served in material.replay.engines.values()]
-        replay = simulate.run(accounts.arrivals(table, material.encoder, material.rows[positions]), engines)
+        replay = simulate.run(
+            accounts.arrivals(table, material.encoder, material.rows[positions]), engines, unsalted=table.unsalted()
+        )
         factors = material.counts.factors[positions]
         free = {name: simulate.scaled(served, factors) for name, served in replay.engines.items()}
         whole = positions.size == material.rows.size

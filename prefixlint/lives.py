@@ -33,7 +33,8 @@ class Visit(NamedTuple):
 
     None is unknown: without `time`, requests count as one second apart; without the others, a request is complete at
     once. The elements of `prompt` are tokens, or the blocks of a hash trace. `key` is what a provider's routing is told
-    besides the prompt (prompt_cache_key).
+    besides the prompt (prompt_cache_key). `unsalted` is the namespace of engines that know no salts, None where it is
+    the same.
     """
 
     namespace: Hashable
@@ -47,6 +48,7 @@ class Visit(NamedTuple):
     model: str | None = None
     marks: Marks | None = None
     key: Hashable = None
+    unsalted: Hashable = None
 
 
 @dataclass(slots=True)

@@ -292,7 +292,7 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
         files=run.files,
         server=run.server,
         limits=options.limits,
-        block_size=options.block_size,
+        block=savings.block(run.server, options.block_size),
         by_server=bool(options.tokens_from),
         today=options.today,
     )
@@ -379,7 +379,6 @@ def _worth(run: _Run, options: Options, done: Replayed, account: Account) -> wor
         pools=done.pools,
         replicas=options.limits.replicas,
         tap=done.tap,
-        block_size=options.block_size,
         warmup=options.warmup,
         timed=done.ordered.name == "time",
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from prefixlint import accounts, bounded, counting, curves, savings, selection, simulate
+from prefixlint import accounts, blocksize, bounded, counting, curves, savings, selection, simulate
 from prefixlint.cost import Pool
 from prefixlint.counting import Counted
 from prefixlint.engines import Engine
@@ -44,14 +44,15 @@ class Ordered:
 class Setting:
     """What the requests are replayed on: `engines` (none: those that the log shows), `server` and its `limits`.
 
-    `by_server` says that a server counted the tokens; `today` is the day by which the age of facts is told.
+    `block` is what is known of the blocks of engines. `by_server` says that a server counted the tokens; `today` is the
+    day by which the age of facts is told.
     """
 
     engines: Sequence[Engine]
     files: ModelFiles
     server: savings.Machine
     limits: Limits
-    block_size: int | None
+    block: blocksize.Known
     by_server: bool
     today: dt.date | None
 
@@ -104,8 +105,11 @@ def replayed(table: Table, encoder: Encoder, requests: Ordered, setting: Setting
     rows, limits = requests.rows, setting.limits
     named = setting.engines or selection.by_log(table, rows, of_blocks=requests.of_blocks)
     chosen = selection.settled(named, table, rows)
-    tap = curves.Tap(chosen)
-    replay = _replay(table, encoder, requests, chosen, tap, block_size=setting.block_size)
+    if not requests.of_blocks:
+        chosen, told = blocksize.settled(chosen, setting.block)
+        notes += told
+    tap = curves.Tap(chosen, salts=bool(table.unsalted()))
+    replay = _replay(table, encoder, requests, chosen, tap)
     counts = counting.check(table, rows, replay, setting.files, blocks=requests.of_blocks, server=setting.by_server)
     log = bounded.Log(table, encoder, rows, timed=requests.timed, of_blocks=requests.of_blocks)
     pools = savings.pools(setting.server, {name: one.engine for name, one in replay.engines.items()}, notes)
@@ -121,8 +125,6 @@ def _replay(
     requests: Ordered,
     chosen: Sequence[Engine],
     tap: curves.Tap,
-    *,
-    block_size: int | None,
 ) -> Replay:
     rows = requests.rows
     if requests.of_blocks:
@@ -131,8 +133,8 @@ def _replay(
     return simulate.run(
         accounts.arrivals(table, encoder, rows),
         chosen,
-        block_size=block_size,
         wider=selection.wider(table),
+        unsalted=table.unsalted(),
         on_stored=tap.stored,
     )
 

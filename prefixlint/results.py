@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from prefixlint.engines import SizedBy
 from prefixlint.logfindings import LogFinding
 from prefixlint.model import MissCause, Skip
 from prefixlint.outline import Piece, PrefixTree
@@ -101,7 +102,8 @@ class EngineResult:
     `hit_rate` is sum(cached) / sum(prompt); `hit_rate_blocks` hit blocks / all blocks, a partial last block counted as
     one; `hit_rate_mean` the mean over requests of cached / prompt. Rates are None without tokens. Of the cached tokens,
     `host_cached_tokens` came from the host's memory (None without one). `written_tokens` were written behind marks
-    (None where all of a prompt is stored).
+    (None where all of a prompt is stored). `sized_by` is what set the granularity: the profile, an option, the model's
+    configuration or the server.
     """
 
     engine: str
@@ -121,6 +123,7 @@ class EngineResult:
     host_capacity_tokens: int | None = None
     host_cached_tokens: int | None = None
     written_tokens: int | None = None
+    sized_by: SizedBy = "profile"
 
 
 @dataclass(frozen=True, slots=True)

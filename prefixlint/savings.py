@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from prefixlint import cost, prices, queueing
+from prefixlint import blocksize, cost, prices, queueing
 from prefixlint.engines import Engine
 from prefixlint.errors import ModelError, PrefixlintError, UsageError
 from prefixlint.hardware import gpu
@@ -46,7 +46,8 @@ class Settings:
 class Machine:
     """The settings, understood: the model's shape and the GPUs of a replica, where they are known.
 
-    `capacity` are the tokens of a pool that was given in GiB; with `auto`, the pool is that of the GPUs.
+    `capacity` are the tokens of a pool that was given in GiB; with `auto`, the pool is that of the GPUs. `unread` says
+    what of the model's configuration is not understood.
     """
 
     shape: Shape | None
@@ -57,6 +58,7 @@ class Machine:
     own_prices: bool
     capacity: int | None = None
     auto: bool = False
+    unread: str | None = None
 
     def kv_bytes(self) -> float | None:
         """Give the KV of a token in bytes."""
@@ -77,7 +79,7 @@ def machine(settings: Settings, files: ModelFiles, *, offline: bool = False) -> 
     if settings.kv_dtype not in KV_BYTES:
         hint = f"One of {', '.join(KV_BYTES)}."
         raise UsageError(f"there is no KV type {settings.kv_dtype!r}", slug="unknown-kv-dtype", hint=hint)
-    form = _shape(settings.model_config, files, offline=offline)
+    form, unread = _shape(settings.model_config, files, offline=offline)
     tp, name = _gpus(settings.gpu) if settings.gpu is not None else (1, None)
     if name is not None and form is None:
         raise UsageError(
@@ -87,7 +89,7 @@ def machine(settings: Settings, files: ModelFiles, *, offline: bool = False) -> 
         )
     book = prices.Book() if settings.prices is None else prices.read(Path(settings.prices).expanduser())
     auto, tokens = _capacity(settings, form, name)
-    return Machine(form, name, tp, settings.kv_dtype, book, settings.prices is not None, tokens, auto)
+    return Machine(form, name, tp, settings.kv_dtype, book, settings.prices is not None, tokens, auto, unread)
 
 
 def _capacity(settings: Settings, form: Shape | None, name: str | None) -> tuple[bool, int | None]:
@@ -115,23 +117,32 @@ def _capacity(settings: Settings, form: Shape | None, name: str | None) -> tuple
     return False, int(float(match[1]) * 2**30 / form.kv_bytes_per_token(settings.kv_dtype))
 
 
-def _shape(named: str | None, files: ModelFiles, *, offline: bool) -> Shape | None:
+def block(server: Machine, given: int | None) -> blocksize.Known:
+    """Say what the settings tell of the blocks of engines; `given` is what the user says they are."""
+    return blocksize.Known(
+        given=given, shape=server.shape, tp=server.tp, kv_dtype=server.kv_dtype, unread=server.unread
+    )
+
+
+def _shape(named: str | None, files: ModelFiles, *, offline: bool) -> tuple[Shape | None, str | None]:
+    """Give the shape of the named configuration, else of the model's own files, and why it is not understood."""
     if named is not None:
         path = Path(named).expanduser()
         if path.exists() or path.suffix == ".json":
-            return read_shape(path)
+            return read_shape(path), None
         config = resolve(named, offline=offline).config
         if config is None:
             raise ModelError(
                 f"{named} has no config.json", slug="bad-model-config", hint="name a file or folder that has one"
             )
-        return shape(dict(config), name=named)
+        return shape(dict(config), name=named), None
     if files.config is None or files.stand_in:
-        return None
+        return None, None
     try:
-        return shape(dict(files.config), name=files.name)
-    except ModelError:
-        return None  # nobody asked for its cost; a tokenizer's folder may have a configuration of its own
+        return shape(dict(files.config), name=files.name), None
+    except ModelError as error:
+        # Nobody asked for its cost; the configuration beside a tokenizer may be that of something else.
+        return None, error.message if "architectures" in files.config else None
 
 
 def _gpus(text: str) -> tuple[int, str]:

@@ -12,7 +12,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from prefixlint import states
 from prefixlint.errors import ModelError
+from prefixlint.states import State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,10 +28,16 @@ _NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
 _UNGATED = frozenset({"gpt2", "gpt_neox", "gptj", "gpt_bigcode", "opt", "bloom", "falcon", "mpt", "phi", "starcoder2",
                       "nemotron", "nemotron_h", "codegen"})  # fmt: skip
 _BITS = {"fp8": 8.0, "fbgemm_fp8": 8.0, "int8": 8.0, "mxfp4": 4.25, "awq": 4.25, "gptq": 4.25, "nvfp4": 4.5}
+_STATE_BYTES = 4  # of an element of a state: what engines may shorten, they do not by default
 _LAYERS = 10_000  # more is a broken file
 _WINDOWED = ("sliding_attention", "chunked_attention", "local_attention", "sliding")
 _LINEAR = ("linear_attention", "mamba", "mamba2", "recurrent", "gated_delta_net", "conv")
 _FULL = ("full_attention", "attention", "global_attention", "full", "hybrid")
+_OWN = {
+    "gemma3_text": {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 262_208,
+                    "sliding_window_pattern": 6},
+}  # fmt: skip
+"""What a kind of model has where its file does not say it, by its `model_type`: Gemma 3's files leave this out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,10 @@ class Shape:
     can divide the KV of a token (1 for MLA: each holds all of it). `dense_bytes` are the weights that every step reads,
     `expert_bytes` those of all routed experts, of which a token uses `top_k` of `experts`. `dtype` is `fp8`, `fp4` or
     `bf16`, by the precision of the weights; `exact` is False where a formula is an approximation.
+
+    `kind` is the configuration's `model_type`. `layer_kv` are the KV elements of a token in one attention layer, `mla`
+    says that they are compressed. `state` is what one layer without attention over pairs keeps of a sequence, None
+    where there is no such layer; `unread` are keys that speak of one although none was understood.
     """
 
     name: str
@@ -59,6 +71,11 @@ class Shape:
     top_k: int
     dtype: str
     exact: bool
+    kind: str
+    layer_kv: float
+    mla: bool
+    state: State | None
+    unread: tuple[str, ...]
 
     @property
     def weight_bytes(self) -> float:
@@ -129,6 +146,8 @@ class _Reader:
             if inner is None or "num_hidden_layers" in config:
                 break
             config = inner
+        self._kind = str(config.get("model_type") or self._outer.get("model_type") or "")
+        config = _OWN.get(self._kind, {}) | dict(config)
         self._config = config
         self.layers = self._number("num_hidden_layers", "n_layer", "num_layers", "n_layers", most=_LAYERS)
         self.hidden = self._number("hidden_size", "n_embd", "d_model")
@@ -138,7 +157,7 @@ class _Reader:
             raise _bad(name, f"has {self.heads} attention heads, which {self.kv_heads} key-value heads do not divide")
         self.head_dim = self._number("head_dim", default=self.hidden // self.heads)
         self.vocab = self._number("vocab_size")
-        self.gated = config.get("model_type") not in _UNGATED
+        self.gated = self._kind not in _UNGATED
 
     def shape(self) -> Shape:
         mixers, feeds = self._mixers(), self._feeds()
@@ -146,9 +165,12 @@ class _Reader:
         attention = sum(kind is not False for kind in mixers)
         sums.flops += 2 * attention * self._projections()
         sums.weights += attention * self._projections()
-        linear = len(mixers) - attention
-        for _ in range(linear):
-            self._add_linear(sums)
+        linear = self._states(mixers)
+        state = self._state() if linear else None
+        if state is not None:
+            sums.flops += linear * state.flops
+            sums.weights += linear * state.weights
+            sums.state_bytes += linear * _STATE_BYTES * state.recurrent
         self._add_feeds(feeds, sums)
         embedding = self.vocab * self.hidden
         tied = self._config.get("tie_word_embeddings", self._outer.get("tie_word_embeddings", False))
@@ -172,6 +194,11 @@ class _Reader:
             top_k=top_k,
             dtype=dtype,
             exact=not linear,
+            kind=self._kind,
+            layer_kv=kv,
+            mla=self._mla(),
+            state=state,
+            unread=() if linear else tuple(states.unread(self._config)),
         )
 
     # ---- attention
@@ -201,30 +228,16 @@ class _Reader:
             return float(self._number("kv_lora_rank") + self._number("qk_rope_head_dim"))
         return 2.0 * self.kv_heads * self.head_dim
 
-    def _add_linear(self, sums: _Sums) -> None:
-        """Add a layer of linear attention (gated delta rule) or Mamba: projections, and a state that tokens update.
+    def _state(self) -> State:
+        return states.read(self._config, self._number, hidden=self.hidden, heads=self.heads, head_dim=self.head_dim)
 
-        Updating and reading a state takes about six FLOPs an element; the state is kept in 32 bits.
-        """
-        config, d = self._config, self.hidden
-        if "linear_num_value_heads" in config:
-            keys = self._number("linear_num_key_heads") * self._number("linear_key_head_dim")
-            heads, size = self._number("linear_num_value_heads"), self._number("linear_value_head_dim")
-            weights = d * (2 * keys + 2 * heads * size + 2 * heads) + heads * size * d
-            state = heads * size * self._number("linear_key_head_dim")
-        elif "mamba_num_heads" in config or "mamba_d_state" in config or "ssm_state_size" in config:
-            inner = config.get("mamba_num_heads", 0) * config.get("mamba_head_dim", 0)
-            inner = inner or d * self._number("mamba_expand", "expand", default=2)
-            depth = self._number("ssm_state_size", "mamba_d_state", "state_size", default=128)
-            groups = self._number("n_groups", "mamba_n_groups", default=1)
-            weights = d * (2 * inner + 2 * groups * depth) + inner * d
-            state = inner * depth
-        else:
-            weights = d * 3 * self.heads * self.head_dim + self.heads * self.head_dim * d
-            state = self.heads * self.head_dim**2
-        sums.flops += 2 * weights + 6 * state
-        sums.weights += weights
-        sums.state_bytes += 4 * state
+    def _states(self, mixers: list[int | bool]) -> int:
+        """Count the layers that keep a state; in some models, layers have attention and Mamba side by side."""
+        own = sum(kind is False for kind in mixers)
+        if self._kind == "falcon_h1":
+            return len(mixers)
+        kinds = self._config.get("layers_block_type")
+        return own + (kinds[: self.layers].count("hybrid") if isinstance(kinds, list) else 0)
 
     def _mixers(self) -> list[int | bool]:
         """Give for each layer its window (0: all of the past), or False where it has no attention over pairs."""
@@ -240,8 +253,13 @@ class _Reader:
             return [0 if (i + 1) % step == 0 else False for i in range(count)]
         if isinstance(config.get("attn_type_list"), list):
             return [0 if kind else False for kind in config["attn_type_list"][:count]]
+        nested = config.get("linear_attn_config")
+        for key, first in (("attn_layer_indices", 0), ("full_attn_idxs", 0), ("full_attn_layers", 1)):
+            chosen = nested.get(key) if isinstance(nested, dict) and key in nested else config.get(key)
+            if isinstance(chosen, list) and chosen:
+                return [0 if i + first in chosen else False for i in range(count)]
         if config.get("attn_layer_period"):
-            period, offset = self._number("attn_layer_period"), int(config.get("attn_layer_offset") or 0)
+            period, offset = self._number("attn_layer_period"), self._count("attn_layer_offset")
             return [0 if i % period == offset else False for i in range(count)]
         return self._windows()
 
@@ -257,13 +275,22 @@ class _Reader:
     def _windows(self) -> list[int | bool]:
         """Tell windows from the older keys, in which a window may stand without being used."""
         config, count = self._config, self.layers
+        rope = config.get("no_rope_layers")
+        if config.get("attention_chunk_size") and self._kind.startswith("llama4"):
+            # Llama 4: layers with rotary positions attend to their own chunk only; each fourth has none and sees all.
+            size, step = self._number("attention_chunk_size"), self._number("no_rope_layer_interval", default=4)
+            turning = rope if isinstance(rope, list) and rope else [(i + 1) % step for i in range(count)]
+            return [size if turns else 0 for turns in turning[:count]]
         window = config.get("sliding_window")
         if not window or config.get("use_sliding_window") is False:
             return [0] * count
         size = self._number("sliding_window")
         step = config.get("sliding_window_pattern") or (2 if config.get("model_type") == "gemma2" else None)
         if step:
-            return [0 if (i + 1) % int(step) == 0 else size for i in range(count)]
+            if isinstance(step, str):  # like LLLG: three layers see a window, the fourth sees all
+                return [size if step[i % len(step)].upper() == "L" else 0 for i in range(count)]
+            every = self._number("sliding_window_pattern", default=2)
+            return [0 if (i + 1) % every == 0 else size for i in range(count)]
         if config.get("use_sliding_window") and isinstance(config.get("max_window_layers"), int):
             return [size if i >= config["max_window_layers"] else 0 for i in range(count)]
         return [size] * count
@@ -290,9 +317,10 @@ class _Reader:
         frequency = config.get("moe_layer_freq")
         if isinstance(frequency, list):
             return [bool(one) for one in frequency[:count]]
-        first = int(config.get("first_k_dense_replace") or 0)
-        step = next((int(config[k]) for k in ("decoder_sparse_step", "interleave_moe_layer_step") if config.get(k)), 1)
-        dense = config.get("mlp_only_layers") or ()
+        first = self._count("first_k_dense_replace")
+        step = self._count("decoder_sparse_step") or self._count("interleave_moe_layer_step") or 1
+        dense = config.get("mlp_only_layers")
+        dense = dense if isinstance(dense, list) else ()
         return [i >= first and (i + 1) % step == 0 and i not in dense for i in range(count)]
 
     def _add_feeds(self, feeds: list[bool], sums: _Sums) -> None:
@@ -309,9 +337,8 @@ class _Reader:
         if top_k > experts:
             raise _bad(self._name, f"sends a token to {top_k} of {experts} experts")
         each = matrices * d * self._number("moe_intermediate_size", "expert_intermediate_size", "intermediate_size")
-        shared = each * int(self._config.get("n_shared_experts") or self._config.get("num_shared_experts") or 0)
-        own = self._config.get("shared_expert_intermediate_size")
-        shared += matrices * d * int(own) if own else 0
+        shared = each * (self._count("n_shared_experts") or self._count("num_shared_experts"))
+        shared += matrices * d * self._count("shared_expert_intermediate_size")
         sums.flops += 2 * moe * (each * top_k + shared + d * experts)
         sums.weights += moe * (shared + d * experts)
         sums.expert_weights += moe * each * experts
@@ -333,6 +360,10 @@ class _Reader:
         dense = plain if method == "mxfp4" else bits / 8
         computes = "fp8" if bits == _BITS["fp8"] and method not in ("gptq", "awq", "bitsandbytes") else "bf16"
         return dense, bits / 8, "fp4" if bits == _BITS["nvfp4"] else computes
+
+    def _count(self, key: str) -> int:
+        """Read a number that may be 0 or missing."""
+        return self._number(key) if self._config.get(key) else 0
 
     def _number(self, *keys: str, default: int | None = None, most: int = 2**40) -> int:
         for key in keys:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     Where = slice | Mask | NDArray[np.intp]
 
 NO_OWNER = -1
+Kept = tuple["Stored", bool]
+"""What a tree of prompts holds: which tokens are stored, and whether salts keep them apart."""
 
 # What engines and providers call an output that the length limit ended.
 _BY_LENGTH = ("length", "max_tokens", "MAX_TOKENS", "max_output_tokens")
@@ -149,23 +151,24 @@ def run(
     arrivals: Iterable[Arrival],
     engines: Sequence[Engine],
     *,
-    block_size: int | None = None,
     wider: Mapping[Hashable, Hashable] | None = None,
-    on_stored: Callable[[Stored, Arrival, Match], None] | None = None,
+    unsalted: Mapping[Hashable, Hashable] = MappingProxyType({}),
+    on_stored: Callable[[Kept, Arrival, Match], None] | None = None,
 ) -> Replay:
     """Replay requests of tokens through unlimited caches.
 
-    A request is complete, its output stored, before the next one is looked up. `block_size` replaces the granularity
-    (blocks of vLLM, pages of SGLang) of all engines but those without a cap (`ideal`). `wider` maps namespaces to those
-    they are parts of: prefixes are then looked up there as well (`Replay.elsewhere`). `on_stored` is told how much of
-    each request, its output included where that is stored, was there before. ValueError without an engine.
+    A request is complete, its output stored, before the next one is looked up. `wider` maps namespaces to
+    those they are parts of: prefixes are then looked up there as well (`Replay.elsewhere`). `unsalted` maps those with
+    salts to what engines take them for that know none. `on_stored` is told how much of each request, its output
+    included where that is stored, was there before. ValueError without an engine.
     """
     if not engines:
         raise ValueError("a replay needs an engine")
     # what is not stored is told from what never was there by a walk that stores all
-    walks: dict[Stored, _Walks] = {engine.stored: _Walks() for engine in engines}
+    salts = bool(unsalted)
+    walks: dict[Kept, _Walks] = {kept(engine, salts=salts): _Walks() for engine in engines}
     if any(engine.kind == "provider" for engine in engines):
-        walks.setdefault("prompt_and_output", _Walks())
+        walks.setdefault(("prompt_and_output", True), _Walks())
     rows, prompts = array("q"), array("q")
     anywhere = _Walks()
     for arrival in arrivals:
@@ -174,17 +177,16 @@ def run(
         prompts.append(prompt.size)
         if wider is not None:
             anywhere.add(row, wider[namespace], prompt, None)
-        for stored, walk in walks.items():
-            walk.add(row, namespace, prompt, output if stored == "prompt_and_output" else None)
+        for key, walk in walks.items():
+            stored, salted = key
+            name = namespace if salted else unsalted.get(namespace, namespace)
+            walk.add(row, name, prompt, output if stored == "prompt_and_output" else None)
             if on_stored is not None:
-                on_stored(stored, arrival, walk.trees[namespace].stored)
+                on_stored(key, arrival, walk.trees[name].stored)
     lengths = _counts(prompts)
-    served = {}
-    for engine in engines:
-        sized = engine if engine.cap == "none" else engine.with_granularity(block_size)
-        served[engine.name] = _served(sized, lengths, walks[engine.stored])
-    first = walks[engines[0].stored]
-    full = walks.get("prompt_and_output")
+    served = {engine.name: _served(engine, lengths, walks[kept(engine, salts=salts)]) for engine in engines}
+    first = walks[kept(engines[0], salts=salts)]
+    full = walks.get(("prompt_and_output", True))
     return Replay(
         _counts(rows),
         lengths,
@@ -195,6 +197,14 @@ def run(
         None if wider is None else _counts(anywhere.shared),
         None if full is None else _counts(full.shared),
     )
+
+
+def kept(engine: Engine, *, salts: bool) -> Kept:
+    """Say which tree an engine's prompts are in: engines that store and separate alike share one.
+
+    `salts`: whether there are any.
+    """
+    return engine.stored, engine.salted or not salts
 
 
 def run_blocks(arrivals: Iterable[BlockArrival], engines: Sequence[Engine]) -> Replay:

@@ -103,6 +103,7 @@ def _rates(name: str, material: Material, account: Account, where: simulate.Wher
     return EngineResult(
         engine=name,
         granularity=served.engine.granularity,
+        sized_by=served.engine.sized_by,
         requests=rates.requests,
         prompt_tokens=rates.prompt_tokens,
         cached_tokens=rates.cached_tokens,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from prefixlint.marks import Block
 from prefixlint.model import BlockHashes, Fingerprint, Messages, Request, TokenIds, Usage
 
+_SALTS = ("salt=", "extra_key=")  # what begins the part of a namespace that only some engines know
 UNKNOWN = -1
 """In a column of counts: not reported."""
 
@@ -179,6 +180,17 @@ class Table:
         self.kind.append(kind)
         self.ends.append(len(self.segments))
         self.output_ends.append(len(self.outputs))
+
+    def unsalted(self) -> Mapping[Hashable, Hashable]:
+        """Map the numbers of namespaces that have a salt to one for all that differ in nothing else."""
+        first: dict[tuple[str | None, ...], int] = {}
+        found: dict[Hashable, Hashable] = {}
+        for number, names in enumerate(self.namespaces.values):
+            plain = (names[0], *(part for part in names[1:] if not part.startswith(_SALTS)))
+            alone = first.setdefault(plain, number)
+            if len(plain) < len(names) or alone != number:
+                found[number] = alone
+        return found
 
     def prompt_segments(self, row: int) -> NDArray[np.uint32]:
         """Give the segment ids of a prompt; a view that must not outlive the next `set_tokens`."""

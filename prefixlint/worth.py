@@ -35,7 +35,6 @@ class Study:
     pools: Mapping[str, Pool]
     replicas: int
     tap: curves.Tap
-    block_size: int | None
     warmup: float
     timed: bool
 
@@ -49,7 +48,6 @@ def add(analysis: Analysis, study: Study) -> Analysis:
         counted=_counted(study),
         times=times if study.timed and not np.isnan(times).any() else None,
         sessions=_sessions(study),
-        block_size=study.block_size,
         kv_bytes=study.server.kv_bytes(),
         pools={
             name: curves.Pool(pool.tokens, _running(study, study.served[name]), pool.basis)

@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from prefixlint import pipeline
 from prefixlint.cli import main
+from prefixlint.model import MissCause
 from tests.toy import TEMPLATE, model_folder, write_log
 
 ROOT = Path(__file__).parents[1]
@@ -452,3 +454,20 @@ def test_a_fault_of_a_log_rule_costs_the_causes_and_not_the_analysis(log, model,
     assert result["engines"] == expected
     assert result["findings"] == []
     assert "causes-fault" in [note["slug"] for note in result["notes"]]
+
+
+def test_llama_cpp_ignores_salts(tmp_path):
+    body = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "one prompt of several words, sent again and again"}],
+    }
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps(body | {"cache_salt": f"tenant{i % 2}"}) + "\n" for i in range(4)))
+    result = pipeline.analyze([str(log)], pipeline.Options(engines=["llama.cpp", "sglang"], what_if=()))
+    llama, sglang = result.engines
+    each = llama.prompt_tokens // 4
+    assert llama.cached_tokens == 3 * (each - 1)
+    assert sglang.cached_tokens == 2 * (each - 1)
+    assert llama.misses.get(MissCause.NAMESPACE, 0) == 0
+    assert sglang.misses[MissCause.NAMESPACE] > 0
+    assert sum(llama.misses.values()) + llama.cached_tokens == llama.prompt_tokens

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from prefixlint import engines
 from prefixlint.caches.marks import Marks
-from prefixlint.fleet import Limits
+from prefixlint.fleet import Limits, follow
 from prefixlint.lives import Visit
 from prefixlint.losses import Outcome, serve
 from prefixlint.model import MissCause
@@ -314,3 +314,11 @@ def test_what_marks_write_and_for_how_long():
     assert served.cached.tolist() == [0, 3000, 1500]
     assert served.written.tolist() == [3000, 0, 1500]
     assert served.long.tolist() == [1500, 0, 0]
+
+
+def test_an_engine_that_knows_no_salts_shares_across_them():
+    prompts = [np.arange(100, dtype=np.uint32)] * 2
+    visits = [Visit(f"salt{i}", prompt, time=float(i), unsalted="all") for i, prompt in enumerate(prompts)]
+    llama, sglang = engines.load("llama.cpp"), engines.load("sglang")
+    found = follow(lambda: visits, [(llama, Limits()), (sglang, Limits(capacity=1000))], [1.0] * 2)
+    assert [list(each.hit) for each in found] == [[0, 99], [0, 0]]

@@ -49,8 +49,7 @@ def common(a, b):
 def test_every_engine_equals_its_definition(requests, size):
     result = run(
         (Arrival(row, name, ids(prompt), ids(output)) for row, (name, prompt, output) in enumerate(requests)),
-        ALL,
-        block_size=size,
+        [engine if engine.cap == "none" else engine.with_granularity(size) for engine in ALL],
     )
     for row, (name, prompt, _) in enumerate(requests):
         earlier = [(p, p + o) for other, p, o in requests[:row] if other == name]
@@ -196,9 +195,10 @@ def test_rows_are_the_callers():
 
 
 def test_block_sizes():
-    assert replay([range(100)] * 2, BOTH, block_size=64).engines["sglang"].cached.tolist() == [0, 64]
+    sized = [engine.with_granularity(64) for engine in BOTH]
+    assert replay([range(100)] * 2, sized).engines["sglang"].cached.tolist() == [0, 64]
     with pytest.raises(UsageError):
-        replay([range(100)], BOTH, block_size=0)
+        BOTH[0].with_granularity(0)
 
 
 def test_an_engine_is_needed():

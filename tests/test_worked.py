@@ -41,7 +41,7 @@ def test_the_count_by_hand(path):
     stored = [computed_output(encoder.ids(o), "stop", encoder.ids(end).tolist()) for o in outputs]
     arrivals = [Arrival(i, None, encoder.ids(p), o) for i, (p, o) in enumerate(zip(prompts, stored, strict=True))]
     sglang = run(arrivals, [load("sglang")]).engines["sglang"]
-    vllm = run(arrivals, [load("vllm")], block_size=example["block_size"]).engines["vllm"]
+    vllm = run(arrivals, [load("vllm").with_granularity(example["block_size"])]).engines["vllm"]
     why = misses(sglang)
     for index, request in enumerate(requests):
         assert sglang.prompt[index] == request["tokens"] == len(request["prompt"].split())

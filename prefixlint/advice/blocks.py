@@ -14,14 +14,17 @@ _SMALLEST = {"vllm": 16, "sglang": 1}
 
 
 def advise(case: Case) -> list[Advice]:
-    """Give the smallest size of engines that run with a larger one, where hits are lost to rounding."""
+    """Give the smallest size of engines that run with a larger one, where hits are lost to rounding.
+
+    A size that the model's layers ask for cannot be set smaller.
+    """
     if case.log.of_blocks:
         return []
     found = []
     for name, served in case.served.items():
         least = _SMALLEST.get(name)
         size = served.engine.granularity
-        if least is None or size <= least:
+        if least is None or size <= least or served.engine.sized_by == "model":
             continue
         base = case.base(name)
         finer = with_shared(replace(base, engine=base.engine.with_granularity(least)), base.shared)

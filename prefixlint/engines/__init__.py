@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Iterable, Mapping
 
-__all__ = ["OLD_DAYS", "Cap", "Engine", "Fact", "Stored", "load", "names", "old", "parse", "shown_by"]
+__all__ = ["OLD_DAYS", "Cap", "Engine", "Fact", "SizedBy", "Stored", "load", "names", "old", "parse", "shown_by"]
 
 Stored = Literal["prompt", "prompt_and_output", "marked"]
+SizedBy = Literal["profile", "option", "model", "server"]
 Cap = Literal["none", "length_minus_one", "after_rounding"]
 
+_SALTS = frozenset({"cache_salt", "extra_key"})
 OLD_DAYS = 180
 """A fact that was read longer ago than this is said to be old."""
 
@@ -42,10 +44,13 @@ class Engine:
     separates caches besides the model. `lifetime` says what ends an entry, `ttl` after how long (None: no fixed time).
     `lookback` is how many positions before a mark are looked up, `marks` how many a request may have; with `implicit`,
     the end of a prompt is marked without being asked for. Longer prompts are computed, and stored, in steps of
-    `prefill_chunk`. A server of slots has `slots` of them (None: its default). A provider sends requests whose first
-    `head` tokens and key agree to one machine, `rate` of them a minute, and the others to further ones. `formats` and
-    `models` are the logs that show this provider, `instead` the engines that hold for some of its models. The rule of a
-    `usage_only` provider is not known well enough to be simulated. `facts` holds the same with sources.
+    `prefill_chunk`. `states` says which prefixes a model with states gives back: whole blocks that are as large as a
+    state (`page`), multiples of its `chunk`, those that end at a `checkpoint`; None where it is not known. `sized_by`
+    is what set the granularity: the profile, an option, the model or the server. A server of slots has `slots` of them
+    (None: its default). A provider sends requests whose first `head` tokens and key agree to one machine, `rate` of
+    them a minute, and the others to further ones. `formats` and `models` are the logs that show this provider,
+    `instead` the engines that hold for some of its models. The rule of a `usage_only` provider is not known well enough
+    to be simulated. `facts` holds the same with sources.
     """
 
     name: str
@@ -76,8 +81,10 @@ class Engine:
     rate: int | None = None
     head: int = 1
     slots: int | None = None
+    states: str | None = None
+    sized_by: SizedBy = "profile"
 
-    def with_granularity(self, tokens: int | None) -> Engine:
+    def with_granularity(self, tokens: int | None, by: SizedBy = "option") -> Engine:
         """Give the same engine with another block or page size; None changes nothing, below 1 is a UsageError."""
         if tokens is None:
             return self
@@ -85,7 +92,12 @@ class Engine:
             raise UsageError(
                 f"a block size of {tokens} tokens is not possible", slug="bad-block-size", hint="Give 1 or more."
             )
-        return replace(self, granularity=tokens)
+        return replace(self, granularity=tokens, sized_by=by)
+
+    @property
+    def salted(self) -> bool:
+        """Whether salts separate its caches: a server that does not know them ignores them, and shares."""
+        return self.kind != "engine" or not _SALTS.isdisjoint(self.isolation)
 
     def for_model(self, model: str | None) -> Engine:
         """Give what holds for one model: another engine where `instead` names one, and the model's own values."""

@@ -23,6 +23,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "eviction": ("lru_leaf", "lru_block", "lru_tail", "lru_path", "lru_slot", "unknown"),
     "lifetime": ("memory", "sliding", "from_write", "unknown"),
 }
+_MAYBE: dict[str, tuple[str, ...]] = {"states": ("page", "chunk", "checkpoint")}
 _NUMBERS = {
     "granularity": 1,
     "minimum": 0,
@@ -37,7 +38,7 @@ _RATIOS = ("read_ratio", "write_ratio", "write_ratio_1h", "write_ratio_12h")
 _LISTS = ("isolation", "order")
 _TEXTS = ("usage",)
 REQUIRED = (*_CHOICES, "granularity", "minimum", "isolation")
-OPTIONAL = ("ttl", "lookback", "marks", "prefill_chunk", "rate", "head", "order", *_RATIOS, *_TEXTS)
+OPTIONAL = ("ttl", "lookback", "marks", "prefill_chunk", "rate", "head", "order", *_MAYBE, *_RATIOS, *_TEXTS)
 _FACT_KEYS = ("value", "source", "confidence", "note", "models", "as_of")
 
 
@@ -140,8 +141,8 @@ def _kept(value: Any) -> Value:
 
 
 def _allowed(key: str, value: Any) -> bool:
-    if key in _CHOICES:
-        return value in _CHOICES[key]
+    if key in _CHOICES or key in _MAYBE:
+        return value in (_CHOICES | _MAYBE)[key]
     if key in _NUMBERS:
         return type(value) is int and value >= _NUMBERS[key]
     if key in _RATIOS:
@@ -150,10 +151,11 @@ def _allowed(key: str, value: Any) -> bool:
 
 
 def _choices(key: str, value: Any) -> str:
-    near = difflib.get_close_matches(str(value), _CHOICES.get(key, ()), n=1)
+    allowed = (_CHOICES | _MAYBE).get(key, ())
+    near = difflib.get_close_matches(str(value), allowed, n=1)
     if near:
         return f"Did you mean {near[0]!r}?"
-    return f"Allowed: {', '.join(_CHOICES[key])}." if key in _CHOICES else _COMPARE
+    return f"Allowed: {', '.join(allowed)}." if allowed else _COMPARE
 
 
 _COMPARE = "Compare it with prefixlint/engines/vllm.toml, or with what `prefixlint engine vllm` shows."

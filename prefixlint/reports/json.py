@@ -154,6 +154,7 @@ def _engine(engine: EngineResult) -> dict[str, Any]:
     return {
         "engine": engine.engine,
         "granularity": engine.granularity,
+        "granularity_by": engine.sized_by,
         "capacity_tokens": engine.capacity_tokens,
         "replicas": engine.replicas,
         "route": engine.route,

@@ -151,6 +151,10 @@ def _rates(result: Analysis, style: Style, look: Look) -> list[str]:
             means = ", ".join(f"{e.engine} {percent(e.hit_rate_mean)}" for e in result.engines)
             text += f". Mean of the requests' own rates: {means}"
         lines += [style.dim(line) for line in wrap(f"{text}.", width)]
+        sized = [e for e in result.engines if e.sized_by in ("model", "server")]
+        if sized:
+            each = ", ".join(f"{e.engine} {count(e.granularity)} by the {e.sized_by}" for e in sized)
+            lines += [style.dim(line) for line in wrap(f"blocks in tokens: {each}.", width)]
         if not unlimited:
             lines += [style.dim(line) for line in wrap(f"limits: {_limits(result.engines)}.", width)]
     return lines
@@ -197,7 +201,7 @@ def _reported_row(reported: Reported) -> tuple[str, str, str, str]:
 
 def _engine_row(engine: EngineResult) -> tuple[str, str, str, str]:
     name = f"could serve: {engine.engine}"
-    if engine.granularity > 1:
+    if engine.granularity > 1 and engine.sized_by in ("profile", "option"):  # others are named below, with the reason
         name += f", blocks of {engine.granularity}"
     share = engine.zero_hit_requests / engine.requests if engine.requests else None
     return (

@@ -87,7 +87,7 @@ def cache_of(about: About) -> Cache | None:
         return None
     engine = engines.load(about.engine)
     if about.name != "openai":
-        engine = engine.with_granularity(about.block_size)
+        engine = engine.with_granularity(about.block_size, "server")
     chunk = about.flags.get("chunked_prefill_size")
     if isinstance(chunk, int) and chunk > 0:
         engine = replace(engine, prefill_chunk=chunk)

@@ -1,14 +1,21 @@
-"""Our BlockCache beside vLLM's own KVCacheManager, without a GPU: every request must find the same number of tokens."""
+"""Our BlockCache beside vLLM's own KVCacheManager, without a GPU: every request must find the same number of tokens.
+
+What we read of a model's states is held beside what vLLM's own models say of them.
+"""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import os
+from types import SimpleNamespace
 
 import pytest
 
 from prefixlint.caches.blocks import BlockCache
+from prefixlint.shapes import shape
+from tests import hybridconfigs
 
 from .traces import play, random_trace
 
@@ -20,7 +27,7 @@ import torch
 from vllm.sampling_params import SamplingParams
 from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, MambaSpec
 from vllm.v1.request import Request
 
 try:
@@ -103,3 +110,36 @@ def test_every_request_finds_what_vllm_finds(part):
     # the traces must reach what they are made for
     assert hits > len(seeds)
     assert refused > len(seeds) / 50
+
+
+STATES = {
+    "qwen3_next": ("qwen3_next", "Qwen3NextForCausalLM", hybridconfigs.QWEN3_NEXT, "auto"),
+    "qwen3_5": ("qwen3_next", "Qwen3NextForCausalLM", hybridconfigs.QWEN_27B["text_config"], "float32"),
+    "nemotron_h": ("nemotron_h", "NemotronHForCausalLM", hybridconfigs.NEMOTRON_9B, "float32"),
+    "jamba": ("jamba", "JambaForCausalLM", hybridconfigs.JAMBA, "auto"),
+    "granitemoehybrid": ("granitemoehybrid", "GraniteMoeHybridForCausalLM", hybridconfigs.GRANITE, "auto"),
+    "falcon_h1": ("falcon_h1", "FalconH1ForCausalLM", hybridconfigs.FALCON_H1, "auto"),
+    "lfm2": ("lfm2", "Lfm2ForCausalLM", hybridconfigs.LFM2, "auto"),
+}
+
+
+@pytest.mark.parametrize("tp", [1, 2, 4])
+@pytest.mark.parametrize("kind", sorted(STATES))
+def test_a_models_state_takes_what_vllm_says(kind, tp):
+    module, name, config, precision = STATES[kind]
+    model = getattr(importlib.import_module(f"vllm.model_executor.models.{module}"), name)
+    own = SimpleNamespace(**config)
+    cache = SimpleNamespace(mamba_cache_dtype="auto", mamba_ssm_cache_dtype=precision, use_replayssm=False)
+    settings = SimpleNamespace(
+        parallel_config=SimpleNamespace(tensor_parallel_size=tp),
+        model_config=SimpleNamespace(hf_config=own, hf_text_config=own, dtype=torch.bfloat16),
+        cache_config=cache,
+        speculative_config=None,
+        num_speculative_tokens=0,
+    )
+    theirs = MambaSpec(
+        shapes=model.get_mamba_state_shape_from_config(settings),
+        dtypes=model.get_mamba_state_dtype_from_config(settings),
+        block_size=-1,
+    )
+    assert shape(config, name=kind).state.page_bytes(tp) == theirs.page_size_bytes
