@@ -42,9 +42,9 @@ def settled(engines: Sequence[Engine], known: Known) -> tuple[list[Engine], list
     Rules of hash traces and of providers stay as they are. UsageError for a given block below one token.
     """
     found = [_sized(engine, known) if _own(engine) else engine for engine in engines]
-    notes = [Note("block-size", text) for engine in found if _own(engine) for text in _told(engine, known)]
+    notes = [note for engine in found if _own(engine) for note in _told(engine, known)]
     if known.unread is not None and any(_own(e) and e.sized_by == "profile" and e.states is not None for e in found):
-        text = f"{known.unread}: blocks are those of engines for plain attention; --block-size sets another"
+        text = f"{known.unread}; blocks are those of engines for plain attention, --block-size sets another"
         notes.append(Note("block-size-unknown", text))
     return found, notes
 
@@ -87,22 +87,23 @@ def _sized(engine: Engine, known: Known) -> Engine:
     return engine.with_granularity(block, "model")
 
 
-def _told(engine: Engine, known: Known) -> Iterator[str]:
+def _told(engine: Engine, known: Known) -> Iterator[Note]:
     shape = known.shape
     if engine.sized_by == "server":
-        yield f"{engine.name}: blocks of {many(engine.granularity, 'token')}, as its server says"
+        yield Note("block-size", f"{engine.name}: {_blocks(engine)}, as its server says")
     if shape is None:
         return
     if shape.state is not None:
-        yield f"{engine.name}: {_of_states(engine, shape, known)}"
+        yield Note("model-states", f"{engine.name}: {_of_states(engine, shape, known)}")
     elif any(window is not None for window in shape.kv_elements):
-        yield f"{engine.name}: {_of_windows(engine, shape)}"
+        yield Note("model-windows", f"{engine.name}: {_of_windows(engine, shape)}")
     elif shape.unread:
         keys = ", ".join(shape.unread[:3])
-        yield (
+        text = (
             f"{engine.name}: {shape.name} speaks of layers with a state ({keys}) that are not understood, so that "
             f"{_blocks(engine)} may be too fine; --block-size sets another"
         )
+        yield Note("block-size-unknown", text)
 
 
 def _of_states(engine: Engine, shape: Shape, known: Known) -> str:

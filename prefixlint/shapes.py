@@ -278,8 +278,8 @@ class _Reader:
         rope = config.get("no_rope_layers")
         if config.get("attention_chunk_size") and self._kind.startswith("llama4"):
             # Llama 4: layers with rotary positions attend to their own chunk only; each fourth has none and sees all.
-            size, step = self._number("attention_chunk_size"), self._number("no_rope_layer_interval", default=4)
-            turning = rope if isinstance(rope, list) and rope else [(i + 1) % step for i in range(count)]
+            size, every = self._number("attention_chunk_size"), self._number("no_rope_layer_interval", default=4)
+            turning = rope if isinstance(rope, list) and rope else [(i + 1) % every for i in range(count)]
             return [size if turns else 0 for turns in turning[:count]]
         window = config.get("sliding_window")
         if not window or config.get("use_sliding_window") is False:

@@ -176,7 +176,7 @@ def test_an_analysis_counts_by_the_models_blocks(tmp_path):
     assert found["vllm"].cached_tokens % 544 == 0
     assert found["sglang"].cached_tokens % 64 == 0
     assert 0 < found["vllm"].cached_tokens <= found["sglang"].cached_tokens
-    assert [note.slug for note in result.notes].count("block-size") == 2
+    assert [note.slug for note in result.notes].count("model-states") == 2
     curve = [point.hit_rate for point in result.curves.capacity if point.engine == "vllm"]
     assert max(curve) == pytest.approx(found["vllm"].hit_rate)
 

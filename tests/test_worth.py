@@ -458,7 +458,7 @@ def test_what_a_replay_finds_is_what_a_recorder_of_its_own_finds(requests, size)
     shared, own = Recorder(), Recorder()
 
     def note(stored, arrival, found):
-        assert stored == "prompt_and_output"
+        assert stored == ("prompt_and_output", True)
         shared.add_found(arrival.row, found, arrival.prompt.size + arrival.output.size, arrival.prompt.size)
 
     run_tokens(arrivals, [load("vllm"), load("sglang")], on_stored=note)
