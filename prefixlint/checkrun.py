@@ -393,5 +393,7 @@ def _fix_json(offered: Fix) -> dict[str, Any]:
 
 
 def _related(span: Span, message: str, files: Mapping[str, bytes]) -> dict[str, Any]:
-    line, column = position(files.get(span.path, b""), span.start)
-    return {"path": span.path, "line": line, "column": column, "message": message}
+    data = files.get(span.path, b"")
+    (line, column), (end_line, end_column) = position(data, span.start), position(data, span.end)
+    place = {"line": line, "column": column, "end_line": end_line, "end_column": end_column}
+    return {"path": span.path, **place, "message": message}

@@ -3,38 +3,65 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from prefixlint import console
+from prefixlint.errors import UsageError
 
 if TYPE_CHECKING:
     from prefixlint.reports import Look
 
+_ALL = ("html", "json", "markdown", "text", "sarif", "github")
+_FORMATS = {"analyze": _ALL, "check": _ALL, "verify": ("html", "json", "markdown", "text")}
+"""What each command writes, and so what is made of its saved results; of others only the JSON is."""
+_MOST = 8 << 20  # bytes of a source file whose lines are shown again
+
 
 @click.command(short_help="A saved result (--format json) in another format.")
 @click.argument("run", metavar="RUN.json")
-@console.output_options(("html", "json", "markdown", "text"), default="html")
+@console.output_options(_ALL, default="html")
 @console.guarded
 def report(run: str, **settings: Any) -> None:
     """Render RUN.json again, which analyze, check or verify wrote with --format json; - is standard input.
 
-    Text is there for the results of verify, whose JSON holds all that it shows.
+    Every format that the command writes can be made of its saved result. Of a saved check the lines of the sources are
+    shown where the files below the current folder still hold what was found, else the excerpts are.
     """
     from prefixlint import saved
 
     result = saved.load(run, sys.stdin.buffer)
-    console.emit(_rendered(result, settings["report"], console.look(settings)), settings["output"])
+    form = settings["report"]
+    kind = _kind(run, str(result["schema"]))
+    if form not in _FORMATS.get(kind, ("json",)):
+        known = ", ".join(_FORMATS.get(kind, ("json",)))
+        raise UsageError(
+            f"{run} is a result of {kind}, which has no {form} form", slug="no-such-form", hint=f"its formats: {known}"
+        )
+    with saved.read_as(kind):
+        text = _rendered(result, kind, form, console.look(settings))
+    console.emit(text, settings["output"])
 
 
-def _rendered(result: dict[str, Any], form: str, look: Look) -> str:
+def _kind(run: str, schema: str) -> str:
+    """Give the command that wrote a result of that schema."""
+    from prefixlint import schemas
+
+    name, _, number = schema.removeprefix("prefixlint.").partition("/")
+    if number != "1" or name not in schemas.names():
+        known = ", ".join(f"prefixlint.{one}/1" for one in sorted(_FORMATS))
+        raise UsageError(f"{run}: {schema} is not known here", slug="bad-result", hint=f"known schemas: {known}")
+    return name
+
+
+def _rendered(result: dict[str, Any], kind: str, form: str, look: Look) -> str:
     """Give a result as text of that format."""
-    if form == "text":
-        from prefixlint import runs
-        from prefixlint.reports import _verify
+    if form == "json":
+        from prefixlint.reports import json
 
-        return _verify.text(runs.from_json(result), look)
+        return json.dump(result)
     if form == "html":
         from prefixlint.reports import html
 
@@ -43,6 +70,43 @@ def _rendered(result: dict[str, Any], form: str, look: Look) -> str:
         from prefixlint.reports import markdown
 
         return markdown.document(result)
-    from prefixlint.reports import json
+    if kind == "verify":
+        from prefixlint import runs
+        from prefixlint.reports import _verify
 
-    return json.dump(result)
+        return _verify.text(runs.from_json(result), look)
+    if kind == "check":
+        return _check(result, form, look)
+    from prefixlint import reports
+    from prefixlint.reports import _restored
+
+    return reports.load(form).analysis(_restored.analysis(result), look)
+
+
+def _check(result: dict[str, Any], form: str, look: Look) -> str:
+    from prefixlint import checksaved
+
+    root = Path.cwd()
+    checked = checksaved.result(result, root, lambda path: _source(root, path))
+    if form == "sarif":
+        from prefixlint.checksarif import sarif
+        from prefixlint.reports.json import dump
+
+        return dump(sarif(checked))
+    if form == "github":
+        from prefixlint.checkgithub import github
+
+        return github(checked, verbose=look.verbose)
+    from prefixlint.checktext import text
+
+    return text(checked, color=look.color, verbose=look.verbose)
+
+
+def _source(root: Path, path: str) -> bytes | None:
+    """Read a file below the current folder; None for any other, since a result may come from strangers."""
+    try:
+        full = (root / path).resolve(strict=True)
+        full.relative_to(root.resolve())
+        return full.read_bytes() if full.is_file() and full.stat().st_size <= _MOST else None
+    except (OSError, ValueError):
+        return None

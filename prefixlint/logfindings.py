@@ -78,6 +78,10 @@ class SourcePlace:
     rule: str | None = None
     fingerprint: str | None = None
 
+    def said(self) -> str:
+        """Say what the place has to do with the cause."""
+        return f"{'written' if self.changes else 'this text was written'} by {self.expression}"
+
 
 @dataclass(frozen=True, slots=True)
 class LogFinding:
@@ -105,6 +109,14 @@ class LogFinding:
     masked_by: str | None = None
     fingerprint: str = ""
     sources: tuple[SourcePlace, ...] = ()
+
+
+def told(finding: LogFinding) -> list[str]:
+    """Say in a few lines what differs and in how many requests, at which place of the log, and what it costs."""
+    where = finding.where
+    lost = ", ".join(f"{tokens:,} on {engine}" for engine, tokens in (finding.tokens_lost or {}).items())
+    place = f"at {where.at_path}, character {where.char}, of {where.path} ({where.lines()})"
+    return [finding.message, place, *([f"tokens computed again: {lost}"] if lost else [])]
 
 
 def as_json(finding: LogFinding) -> dict[str, Any]:
@@ -154,7 +166,7 @@ def _source(place: SourcePlace) -> dict[str, Any]:
         "path": place.path,
         "line": place.line,
         "column": place.column,
-        "message": f"{'written' if place.changes else 'this text was written'} by {place.expression}",
+        "message": place.said(),
         "expression": place.expression,
         "rule": place.rule,
         "fingerprint": place.fingerprint,

@@ -304,7 +304,7 @@ def from_json(data: Any) -> Verification:
         raise UsageError(
             "this is no result of prefixlint verify",
             slug="bad-result",
-            hint="results of analyze and check are shown again as html or json",
+            hint="name a result that verify wrote with --format json",
         )
     try:
         found: Verification = _built(Verification, data)

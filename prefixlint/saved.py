@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -29,6 +31,19 @@ def load(path: str, stdin: BinaryIO | None = None) -> dict[str, Any]:
     if not isinstance(found, dict) or not str(found.get("schema")).startswith("prefixlint."):
         raise _foreign(path)
     return found
+
+
+@contextlib.contextmanager
+def read_as(kind: str) -> Iterator[None]:
+    """Turn what goes wrong while a saved result is read into words: it lacks what the schema of its command says."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError, ArithmeticError) as error:
+        raise UsageError(
+            f"the saved result lacks what its schema says: {type(error).__name__}",
+            slug="bad-result",
+            hint=f"prefixlint schema {kind} shows what it must hold",
+        ) from error
 
 
 def _foreign(path: str) -> UsageError:

@@ -17,14 +17,14 @@ from tests.clocked import PROMPT, bodies
 
 COMMANDS = {
     "check": (("check", "clock.j2"), ("text", "json", "sarif", "github", "markdown", "html")),
-    "analyze": (("analyze", "log.jsonl", "--what-if", "none"), ("text", "json", "markdown", "github", "html")),
+    "analyze": (("analyze", "log.jsonl", "--what-if", "none"), ("text", "json", "sarif", "markdown", "github", "html")),
     "diff": (("diff", "log.jsonl#1", "log.jsonl#2"), ("text", "json")),
     "explain": (("explain", "log.jsonl#2"), ("text", "json")),
     "assert": (("assert", "log.jsonl#1", "log.jsonl#2", "--min-shared", "1"), ("text", "json")),
     "engine": (("engine", "sglang"), ("text", "json")),
     "rule": (("rule", "PFX101"), ("text", "json")),
     "config": (("config",), ("text", "json")),
-    "report": (("report", "saved.json"), ("html", "json", "markdown")),
+    "report": (("report", "saved.json"), ("html", "json", "markdown", "text", "sarif", "github")),
 }
 EVERY = [(name, form) for name, (_, forms) in COMMANDS.items() for form in forms]
 needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
@@ -138,7 +138,7 @@ def test_a_narrow_terminal_gets_the_same_words(project, name):
     arguments, forms = COMMANDS[name]
     if "text" not in forms:
         pytest.skip("has no text")
-    narrow, usual = (run(*arguments, COLUMNS=str(width)).stdout for width in (20, 80))
+    narrow, usual = (run(*arguments, "--format", "text", COLUMNS=str(width)).stdout for width in (20, 80))
     assert narrow
     if name in ("check", "rule", "config"):  # lines of sources, and lists: not wrapped
         assert narrow == usual

@@ -33,7 +33,7 @@ COMMANDS = {
     **{f"check.{form}": ("check", "prompts", "--format", form) for form in CHECKS},
     "check.statistics": ("check", "prompts", "--statistics", "-v"),
     "check.diff": ("check", "prompts", "--fix", "--diff"),
-    **{f"analyze.{form}": ("analyze", "log.jsonl", "--format", form) for form in ("text", "json", "markdown", "github")},
+    **{f"analyze.{form}": ("analyze", "log.jsonl", "--format", form) for form in ("text", "json", "sarif", "markdown", "github")},
     "analyze.source": ("analyze", "log.jsonl", "--source", "app.py", "--what-if", "none"),
     "analyze.compare": ("analyze", "log.jsonl", "--compare", "old.json", "--format", "markdown", "--max-drop", "1"),
     "analyze.limits": ("analyze", "log.jsonl", "--capacity", "300", "--replicas", "2", "--what-if", "none"),

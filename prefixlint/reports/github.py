@@ -6,10 +6,9 @@ A cause is shown where `--source` led it back to; log files are seldom files of 
 from __future__ import annotations
 
 from prefixlint.findings import Severity
-from prefixlint.logfindings import LogFinding
+from prefixlint.logfindings import LogFinding, told
 from prefixlint.reports import Look
 from prefixlint.results import Analysis
-from prefixlint.wording import many
 from prefixlint.workflow import command
 
 _NAMES = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
@@ -28,12 +27,5 @@ def _cause(finding: LogFinding) -> str:
     source = finding.sources[0] if finding.sources else None
     if source is not None:
         fields = {"file": source.path, "line": str(source.line), "col": str(source.column), **fields}
-    where = finding.where
-    lost = ", ".join(f"{tokens:,} on {engine}" for engine, tokens in (finding.tokens_lost or {}).items())
-    notes = [
-        finding.message,
-        f"at {where.at_path}, character {where.char}, of {where.path} ({where.lines()})",
-        f"in {many(finding.requests, 'request')}" + (f"; tokens computed again: {lost}" if lost else ""),
-        f"help: {finding.rule.help}",
-    ]
+    notes = [*told(finding), f"help: {finding.rule.help}"]
     return command(_NAMES[finding.severity], fields, "\n".join(notes))

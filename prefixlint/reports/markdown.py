@@ -17,6 +17,7 @@ from prefixlint.reports._markup import block, code, details, fitted, prose, tabl
 from prefixlint.reports._terminal import count, percent
 from prefixlint.reports.json import as_json
 from prefixlint.results import Analysis
+from prefixlint.saved import read_as
 from prefixlint.wording import many
 
 Json = Mapping[str, Any]
@@ -43,14 +44,8 @@ def document(saved: Json) -> str:
     if render is None:
         hint = f"known schemas: {', '.join(sorted(known))}"
         raise UsageError("this is no result that markdown can show", slug="bad-result", hint=hint)
-    try:
+    with read_as(str(saved["schema"]).removeprefix("prefixlint.").partition("/")[0]):
         return render(saved)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise UsageError(
-            f"the saved result lacks what its schema says: {type(error).__name__}",
-            slug="bad-result",
-            hint="prefixlint schema analyze shows what it must hold",
-        ) from error
 
 
 def _analysis(saved: Json) -> str:
