@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,22 +74,50 @@ def part(segments: Segments, earlier: Ids, later: Ids, *, shared: int = 0) -> tu
 
     `shared` are the leading tokens that the cache served: they are not lost, whatever the two prompts have in common.
     """
+    parted = _parted(segments, earlier, later)
+    if parted is None:
+        return None
+    k, start, a, b, at = parted
+    if k == later.size:
+        return k, "", start, 0
+    sizes = segments.sizes(later)
+    lost = min(common(a[at:][::-1], b[at:][::-1]), max(0, start + b.size - shared))
+    left = np.minimum(sizes, (np.cumsum(sizes) - shared).clip(0))[k + 1 :]
+    lost += _found_again(sizes[k + 1 :], left, earlier[k + 1 :], later[k + 1 :])
+    return k, _context(segments, a, b, at), start + at, lost
+
+
+def place(segments: Segments, earlier: Ids, later: Ids) -> tuple[int, str, int] | None:
+    """Say only where two prompts part, as `part` does: the segment, the text before the difference, and its token."""
+    parted = _parted(segments, earlier, later)
+    if parted is None:
+        return None
+    k, start, a, b, at = parted
+    return k, _context(segments, a, b, at) if k < later.size else "", start + at
+
+
+class _Parted(NamedTuple):
+    """The first differing segment and the tokens before it, that segment in both prompts, and where the two differ."""
+
+    segment: int
+    start: int
+    earlier: Ids
+    later: Ids
+    at: int
+
+
+def _parted(segments: Segments, earlier: Ids, later: Ids) -> _Parted | None:
     k = common(earlier, later)
     if k == earlier.size:
         return None
-    sizes = segments.sizes(later)
-    start = int(sizes[:k].sum())
+    start = int(segments.sizes(later[:k]).sum())
     if k == later.size:
-        return k, "", start, 0
+        return _Parted(k, start, later[k:], later[k:], 0)
     a, b = segments.piece(int(earlier[k])), segments.piece(int(later[k]))
     at = common(a, b)
     if at == a.size and k == earlier.size - 1:
         return None
-    end = start + int(sizes[k])
-    lost = min(common(a[at:][::-1], b[at:][::-1]), max(0, end - shared))
-    left = np.minimum(sizes, (np.cumsum(sizes) - shared).clip(0))[k + 1 :]
-    lost += _found_again(sizes[k + 1 :], left, earlier[k + 1 :], later[k + 1 :])
-    return k, _context(segments, a, b, at), start + at, lost
+    return _Parted(k, start, a, b, at)
 
 
 def lost_blocks(prompts: Iterable[tuple[int, BlockHashes]], shared: Counts) -> Counts:

@@ -73,8 +73,8 @@ def parting(table: Table, comparer: Comparer, row: int, pair: Pair, shared: int)
     later, earlier = table.prompt_segments(row), table.prompt_segments(pair.partner)
     output = table.output_segments(pair.partner) if pair.turn else None
     lost = comparer.recomputed(earlier, later, shared, pair.difference, output=output)
-    place = attribute.part(comparer.segments, earlier, later) or (0, "", 0, 0)
-    return attribute.Parting(row, pair.partner, *place[:3], lost)
+    place = attribute.place(comparer.segments, earlier, later) or (0, "", 0)
+    return attribute.Parting(row, pair.partner, *place, lost)
 
 
 @dataclass(frozen=True, slots=True)

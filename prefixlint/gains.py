@@ -182,11 +182,11 @@ class Study:
         layers = _layers(families)
         variants = self._variants(fixes, families, layers, free)
         final = base
+        if layers:  # all together come first, which tells what a family's only fix gives alone
+            final = self._trial(variants, families, base.positions)
+            self._note(final, families, free, limited)
         for layer in layers:
-            if all(layer[family] == own for family, own in families.items()):
-                final = self._trial(variants, layer, base.positions)
-                self._note(final, layer, free, limited)
-            else:
+            if layer != families:
                 self._try(variants, layer, free, limited)
         engine = next(iter(base.free))
         order: list[int] = []

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from prefixlint.logrules import Observer
+from prefixlint.logrules import Observer, Taken
 from prefixlint.model import Request
 
 HELD = 128
@@ -36,7 +36,7 @@ class Watcher:
     most: float
     by_time: bool = True
     observer: Observer = field(default_factory=Observer)
-    _held: list[tuple[float, int, int, Request]] = field(default_factory=list)
+    _held: list[tuple[float, int, Taken]] = field(default_factory=list)
     _shown: array[int] = field(default_factory=_rows)
     _latest: float = float("-inf")
     _given_up: bool = False
@@ -47,18 +47,18 @@ class Watcher:
             self._held.clear()
             return
         time = request.time if self.by_time and request.time is not None else self._latest
-        heapq.heappush(self._held, (time, row, family, request))
+        heapq.heappush(self._held, (time, row, self.observer.taken(request, row, family)))
         if len(self._held) > HELD:
             self._show()
 
     def _show(self) -> None:
-        time, row, family, request = heapq.heappop(self._held)
+        time, row, taken = heapq.heappop(self._held)
         if time < self._latest:
             self._given_up = True
         elif len(self._shown) < self.most:
             self._latest = time
             self._shown.append(row)
-            self.observer.try_to_see(request, row, family)
+            self.observer.see_taken(taken)
 
     def finish(self, order: NDArray[np.intp], again: Callable[[Iterable[int]], Iterable[Again]]) -> Observer:
         """Give the observer, which has seen the rows in this order; `again` reads rows of the log, with families."""
@@ -69,5 +69,5 @@ class Watcher:
         if self._given_up or not np.array_equal(np.frombuffer(self._shown, np.int64) if self._shown else [], wanted):
             self.observer = Observer()
             for row, request, family in again(wanted.tolist()):
-                self.observer.try_to_see(request, row, family)
+                self.observer.see_taken(self.observer.taken(request, row, family))
         return self.observer

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prefixlint import excerpts, redact
-from prefixlint.attribute import Parting, part, partners, places
+from prefixlint.attribute import Parting, part, partners, place, places
 
 
 def excerpt(*texts, personal=False):
@@ -131,3 +131,12 @@ def test_an_excerpt_of_anything_is_short(a, b, char):
     assert len(found.before) <= 60
     assert len(found.after) <= 60
     assert max(len(found.earlier), len(found.later)) <= 80
+
+
+@given(st.lists(st.sampled_from(["a b", "a c", "c", "a b c d", ""]), max_size=5), st.data())
+def test_a_place_is_where_the_parting_is(texts, data):
+    words = Words()
+    others = data.draw(st.lists(st.sampled_from([*texts, "a b", "c d", "e"]), max_size=5))
+    earlier, later = words.add(*texts), words.add(*others)
+    parted = part(words, earlier, later)
+    assert place(words, earlier, later) == (parted and parted[:3])

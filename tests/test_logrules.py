@@ -514,3 +514,35 @@ def test_hostile_texts_take_no_time(text):
         assert _values.places(text, other)
         _values.pseudo_header(other)
     assert time.perf_counter() - started < 5
+
+
+FORMED = st.one_of(*(st.from_regex(form) for _, signs, form in _values._FORMS if signs))
+
+
+@settings(deadline=None)
+@given(FORMED)
+def test_no_value_of_a_form_is_without_the_signs_of_the_form(text):
+    for kind, signs, form in _values._FORMS:
+        for found in form.finditer(text):
+            assert not signs or any(sign in found[0].lower() for sign in signs), kind
+
+
+def test_a_message_that_is_repeated_is_kept_as_json_once():
+    said = [user("one"), assistant("two")]
+    earlier, later = (_view([dict(m) for m in said], row, None) for row in range(2))
+    earlier.pack(earlier.tools, earlier.head, earlier.head_text)
+    later.pack(later.tools, later.head, later.head_text, earlier.messages)
+    assert [m.raw for m in later.messages] == said
+    assert all(a._json is b._json for a, b in zip(earlier.messages, later.messages, strict=True))
+
+
+def test_what_a_rule_stumbles_over_is_kept_for_later(monkeypatch):
+    observer = logrules.Observer()
+    request = Request("x", 7, Messages([user("one")]), "openai-chat", body={"messages": [user("one")]})
+    monkeypatch.setattr(logrules, "view", lambda *_: 1 / 0)
+    taken = observer.taken(request, 0, 0)
+    assert observer.fault is None
+    observer.see_taken(taken)
+    assert observer.fault == "ZeroDivisionError at x:7"
+    observer.see_taken(observer.taken(request, 1, 0))
+    assert observer.findings(rulebook.rules()) == []

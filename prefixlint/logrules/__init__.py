@@ -24,7 +24,19 @@ from prefixlint.logrules._view import Known, View, view
 from prefixlint.model import Request, Skip
 from prefixlint.redact import Redactor
 
-__all__ = ["At", "Hit", "LogFinding", "Observer", "Sighting", "as_json", "check", "compare", "differences", "shown"]
+__all__ = [
+    "At",
+    "Hit",
+    "LogFinding",
+    "Observer",
+    "Sighting",
+    "Taken",
+    "as_json",
+    "check",
+    "compare",
+    "differences",
+    "shown",
+]
 
 _CONTINUES = frozenset({"append", "edited", "window"})
 
@@ -58,11 +70,20 @@ def differences(earlier: str, later: str) -> list[tuple[_values.Place, str]]:
     return [(place, _heads.WORDS.get(place.kind, _heads.WORDS["text"])) for place in _values.places(earlier, later)]
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A request that was taken apart (None: nothing to compare), its template, and what the rules stumbled over."""
+
+    view: View | None
+    family: int
+    fault: str | None = None
+
+
 @dataclass(slots=True)
 class Observer:
     """Sees the requests of a log one by one; keeps the latest turn of each conversation and the causes found.
 
-    `fault` is what a rule stumbled over in `try_to_see`; from then on nothing is seen and nothing is found.
+    `fault` is what a rule stumbled over in `see_taken`; from then on nothing is seen and nothing is found.
     """
 
     memory: int = MEMORY
@@ -77,12 +98,23 @@ class Observer:
 
     def see(self, request: Request, row: int, family: int | None = None) -> None:
         """Compare a request with those before it. `row` names it in the findings; `family` is its template if known."""
+        here = self._taken_apart(request, row)
+        if here is not None:
+            self._see(here, self._grouper.add(request) if family is None else family)
+
+    def _taken_apart(self, request: Request, row: int) -> View | None:
+        """Give a request as the rules compare it; of its body only what they look at, since it may have to wait."""
         here = view(request, row, self._known)
-        if here is None:
-            return
-        family = self._grouper.add(request) if family is None else family
+        if here is not None and not here.marked:
+            here.body = None
+        return here
+
+    def _see(self, here: View, family: int) -> None:
+        row = here.row
         match, sibling = self._tracks.add(here, family)
-        self._causes.add(None, here, _single.hits(here), row=row, family=family)
+        single = list(_single.hits(here))
+        if single:
+            self._causes.add(None, here, single, row=row, family=family)
         earlier, hits, track = _hits(match, sibling, here)
         if earlier is not None:
             self._causes.pair(family, track, same=track is not None)
@@ -91,20 +123,34 @@ class Observer:
         self._causes.seen(here, row)
         self._tracks.pack()
 
-    def try_to_see(self, request: Request, row: int, family: int) -> None:
+    def taken(self, request: Request, row: int, family: int) -> Taken:
+        """Take a request apart, to be seen later by `see_taken`: while it is new this is quicker, and it keeps less."""
+        try:
+            here = None if self.fault is not None else self._taken_apart(request, row)
+        except Exception as error:  # noqa: BLE001  # the rules read what strangers wrote
+            return Taken(None, family, _fault(error, request.path, request.line))
+        return Taken(here, family)
+
+    def see_taken(self, taken: Taken) -> None:
         """See a request where a fault of a rule must cost the causes and not what else is told of the log."""
-        if self.fault is not None:
+        here = taken.view
+        if self.fault is not None or here is None:
+            self.fault = self.fault or taken.fault
             return
         try:
-            self.see(request, row, family)
+            self._see(here, taken.family)
         except Exception as error:  # noqa: BLE001  # the rules read what strangers wrote
-            self.fault = f"{type(error).__name__} at {request.path}:{request.line}"
+            self.fault = _fault(error, here.path, here.line)
 
     def findings(self, rules: Mapping[str, Rule], masked: Redactor | None = None) -> list[LogFinding]:
         """Give what the requests seen so far show, for the rules that are wanted."""
         if self.fault is not None:
             return []
         return self._causes.findings(rules, redact.shown() if masked is None else masked)
+
+
+def _fault(error: Exception, path: str, line: int) -> str:
+    return f"{type(error).__name__} at {path}:{line}"
 
 
 def _hits(match: Match | None, sibling: View | None, here: View) -> tuple[View | None, list[Hit], int | None]:

@@ -78,17 +78,22 @@ def tools(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
     if a == b:
         yield from _definitions(earlier, later, same=same)
     elif sorted(a) == sorted(b):
-        where = at(later.tools_path, list(earlier.tools), list(later.tools))
+        where = _at_tools(earlier, later)
         what = "the same tools, in another order"
         yield Hit("PFX304", "order", (0, 0, 0), where, ("PFX304",), what, ", ".join(a), ", ".join(b), same, 1)
     elif same:
         yield _tool_set(earlier, later)
 
 
+def _at_tools(earlier: View, later: View) -> At:
+    unmarked = not (earlier.marked or later.marked)
+    return at(later.tools_path, list(earlier.tools), list(later.tools), unmarked=unmarked)
+
+
 def _tool_set(earlier: View, later: View) -> Hit:
     a, b = earlier.tool_names, later.tool_names
     gone, new = [n for n in a if n not in b], [n for n in b if n not in a]
-    where = at(later.tools_path, list(earlier.tools), list(later.tools))
+    where = _at_tools(earlier, later)
     what = " and ".join(
         f"{len(names)} {'tool was' if len(names) == 1 else 'tools were'} {verb}"
         for names, verb in ((gone, "removed"), (new, "added"))
@@ -306,7 +311,7 @@ def opening(earlier: View, later: View) -> Iterator[Hit]:
 def side_call(earlier: View, later: View) -> Hit:
     """Describe a call that sends a history again behind another head."""
     if earlier.tools_key != later.tools_key and earlier.tools:
-        where = at(later.tools_path, list(earlier.tools), list(later.tools))
+        where = _at_tools(earlier, later)
     else:
         a, b = earlier.head_text, later.head_text
         head = later if later.head else earlier

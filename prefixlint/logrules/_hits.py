@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -44,20 +43,22 @@ class Hit:
     mild: bool = False
 
 
-def at(path: str, earlier: Any, later: Any, other_path: str | None = None) -> At:
+def at(path: str, earlier: Any, later: Any, other_path: str | None = None, *, unmarked: bool = False) -> At:
     """Find the first difference of two values that stand at one path (or at two) in their bodies.
 
     A key or element that only one side has is named itself; where both sides have something else at the same place,
-    the place is named.
+    the place is named. `unmarked` says that neither holds cache markers, which spares looking for them.
     """
     there = path if other_path is None else other_path
-    pairs = zip_longest(_leaves(there, earlier), _leaves(path, later))
+    if not unmarked:
+        earlier, later = bare(earlier), bare(later)
+    pairs = zip_longest(bodies.walk(there, earlier), bodies.walk(path, later))
     for a, b in pairs:
         if a is None or b is None:
             leaf = a or b
             return At(leaf.path, 0, a and a.value, b and b.value)
         if a.path != b.path:
-            return _missing(path, a, b, list(_leaves(there, earlier)), list(_leaves(path, later)))
+            return _missing(path, a, b, list(bodies.walk(there, earlier)), list(bodies.walk(path, later)))
         if a.value != b.value or type(a.value) is not type(b.value):
             char = 0
             if isinstance(a.value, str) and isinstance(b.value, str):
@@ -79,10 +80,6 @@ def _missing(path: str, a: bodies.Leaf, b: bodies.Leaf, ours: list[bodies.Leaf],
     elif cut > 0:
         shared = shared[:cut]
     return At(shared if len(shared) >= len(path) else b.path, 0, a.value, b.value)
-
-
-def _leaves(path: str, value: Any) -> Iterator[bodies.Leaf]:
-    return bodies.walk(path, bare(value))
 
 
 def short(value: Any) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,6 +70,7 @@ class Tracks:
     _heads: dict[tuple[str, ...], OrderedDict[int, str]] = field(default_factory=dict)
     _pool: OrderedDict[tuple[str, Any], Any] = field(default_factory=OrderedDict)
     _newest: int = 0
+    _before: Sequence[Message] = ()
     _next: int = 0
     _kept: int = 0
 
@@ -94,11 +95,12 @@ class Tracks:
         It holds its tools and head in common with other requests that have the same ones.
         """
         view = self._latest[self._newest]
-        tools = self._pool.setdefault(("tools", view.tools_key), view.tools)
+        tools = self._pool.setdefault(("tools", (view.tools_key, view.marked)), view.tools)
         head, text = self._pool.setdefault(("head", view.head), (view.head, view.head_text))
         while len(self._pool) > _POOL:
             self._pool.popitem(last=False)
-        view.pack(tools, head, text)
+        view.pack(tools, head, text, self._before)
+        self._before = ()
 
     def _family(self, view: View, family: int) -> int:
         """Join a family to one with nearly the same head: short heads with ids in them look like other templates."""
@@ -223,6 +225,7 @@ class Tracks:
         if view.messages:
             _remove(self._by_end, track.end, track.number)
             self._ends_at(track, view)
+        self._before = track.view.messages
         track.view, track.family, track.turns = view, family, track.turns + 1
         self.latest = track.number
         self._tracks.move_to_end(track.number)

@@ -61,38 +61,45 @@ _UNIT = r"(?:s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|wks?|week
 # What is taken whole (`++`) could not match shorter either: long runs of digits are read once and not once a digit.
 _AMOUNT = rf"(?:\d++(?:[.,]\d++)?\s?{_UNIT}\b[\s,]*(?:and\s+)?)+|(?:a|an|one|a few|several)\s+{_UNIT}\s"
 
-# The order matters: the first kind that both texts have at the difference is taken.
-_FORMS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("address", re.compile(r"\b0x[0-9a-fA-F]{6,16}\b")),
+# The order matters: the first kind that both texts have at the difference is taken. Each form has signs one of which
+# its values hold, in lower case: where the text has none of them, it is not searched.
+_FORMS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
+    ("address", ("0x",), re.compile(r"\b0x[0-9a-fA-F]{6,16}\b")),
     (
         "age",
+        ("now", "ago", "yesterday", "old", "earlier", "since", "idle"),
         re.compile(
             rf"(?:just now|moments? ago|yesterday|(?:{_AMOUNT})\s*(?:ago|old|earlier|since|idle)\b)", re.IGNORECASE
         ),
     ),
     (
         "age",
+        ("age", "uptime", "elapsed", "idle", "updated", "modified", "seen", "active", "last", "since", "running"),
         re.compile(
             rf"(?:age|uptime|elapsed|idle|updated|modified|seen|active|last \w+|since|running)\b[\w ]{{0,12}}[:=(]?\s*"
             rf"(?:{_AMOUNT}|\d++(?:\.\d++)?\s?{_UNIT}\b)",
             re.IGNORECASE,
         ),
     ),
-    ("clock", re.compile(rf"{_DATE}[T ,;_|-]{{1,3}}(?:at\s+|um\s+)?{_TIME}")),
-    ("clock", re.compile(rf"{_YEAR}-?\d\d-?\d\dT?\d{{6}}Z?")),
-    ("clock", re.compile(rf"(?<![\d:.]){_COLON_TIME}(?:,?\s+(?:on\s+)?{_DATE})?(?![\d:])")),
-    ("clock", re.compile(r"(?<![\w.])1[5-9]\d{8}(?:\d{3}|\d{6}|\d{9}|\.\d{1,9})?(?!\w|\.\d)")),
-    ("date", re.compile(_DATE)),
-    ("email", re.compile(r"[A-Za-z0-9._%+-]{1,64}+@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}")),
-    ("uuid", re.compile(r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b")),
-    ("url", re.compile(r"\bhttps?://[^\s\"'<>)\]]+")),
-    ("path", re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?(?:[\\/][\w.@+-]++){2,}[\\/]?|\b[\w.-]++(?:/[\w.-]++){2,}")),
-    ("ratio", re.compile(r"\d[\d.,_]*+\s?%|\d[\d.,_]*+\s*(?:/|of|out of)\s*\d[\d.,_]*")),
-    ("ip", re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?(?![\d.])")),
-    ("version", re.compile(r"\bv?\d+\.\d+\.\d+[\w.+-]*")),
-    ("token", re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z_-]*\d)(?=[\d_-]*[A-Za-z])[A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)*")),
-    ("hex", re.compile(r"(?<![A-Za-z0-9])[0-9a-f]{4,}(?![A-Za-z0-9])")),
-    ("number", re.compile(r"[-+]?[$€£]?\d[\d,_]*(?:\.\d+)?\s?[kKMG]?(?:i?B\b)?")),
+    ("clock", (":", ".", "h"), re.compile(rf"{_DATE}[T ,;_|-]{{1,3}}(?:at\s+|um\s+)?{_TIME}")),
+    ("clock", ("19", "20"), re.compile(rf"{_YEAR}-?\d\d-?\d\dT?\d{{6}}Z?")),
+    ("clock", (":",), re.compile(rf"(?<![\d:.]){_COLON_TIME}(?:,?\s+(?:on\s+)?{_DATE})?(?![\d:])")),
+    ("clock", ("1",), re.compile(r"(?<![\w.])1[5-9]\d{8}(?:\d{3}|\d{6}|\d{9}|\.\d{1,9})?(?!\w|\.\d)")),
+    ("date", (), re.compile(_DATE)),
+    ("email", ("@",), re.compile(r"[A-Za-z0-9._%+-]{1,64}+@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}")),
+    ("uuid", ("-",), re.compile(r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b")),
+    ("url", ("://",), re.compile(r"\bhttps?://[^\s\"'<>)\]]+")),
+    (
+        "path",
+        ("/", "\\"),
+        re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?(?:[\\/][\w.@+-]++){2,}[\\/]?|\b[\w.-]++(?:/[\w.-]++){2,}"),
+    ),
+    ("ratio", ("%", "/", "of"), re.compile(r"\d[\d.,_]*+\s?%|\d[\d.,_]*+\s*(?:/|of|out of)\s*\d[\d.,_]*")),
+    ("ip", (".",), re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?(?![\d.])")),
+    ("version", (".",), re.compile(r"\bv?\d+\.\d+\.\d+[\w.+-]*")),
+    ("token", (), re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z_-]*\d)(?=[\d_-]*[A-Za-z])[A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)*")),
+    ("hex", (), re.compile(r"(?<![A-Za-z0-9])[0-9a-f]{4,}(?![A-Za-z0-9])")),
+    ("number", (), re.compile(r"[-+]?[$€£]?\d[\d,_]*(?:\.\d+)?\s?[kKMG]?(?:i?B\b)?")),
 )
 
 _HEADER = re.compile(
@@ -190,9 +197,10 @@ def classify(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, int]
         lead = _lead(later, j - (i - start))
         before, after = piece(earlier, start, end_a), piece(later, j - (i - start), end_b)
         return Place(kind, j, before, after, lead), end_a, end_b
-    for kind, form in _FORMS:
-        a = _covering(form, earlier, i)
-        b = _covering(form, later, j) if a is not None else None
+    ours, theirs = _Around(earlier, i), _Around(later, j)
+    for kind, signs, form in _FORMS:
+        a = ours.covering(form, signs)
+        b = theirs.covering(form, signs) if a is not None else None
         if a is None or b is None or i - a[0] != j - b[0]:
             continue
         if earlier[a[0] : a[1]] == later[b[0] : b[1]]:
@@ -204,16 +212,26 @@ def classify(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, int]
     return _free_text(earlier, i, later, j)
 
 
-def _covering(form: re.Pattern[str], text: str, at: int) -> tuple[int, int] | None:
-    begin = max(0, at - _BACK)
-    window = text[begin : at + _AHEAD]
-    for found in form.finditer(window):
-        start, end = found.start() + begin, found.end() + begin
-        if start > at:
+class _Around:
+    """The text around a difference at a character, in which its value stands."""
+
+    def __init__(self, text: str, at: int) -> None:
+        self._begin = max(0, at - _BACK)
+        self._window = text[self._begin : at + _AHEAD]
+        self._lower = self._window.lower()
+        self._at = at - self._begin
+
+    def covering(self, form: re.Pattern[str], signs: tuple[str, ...]) -> tuple[int, int] | None:
+        """Give where the value of a form begins and ends that holds the difference, in the whole text."""
+        if signs and not any(sign in self._lower for sign in signs):
             return None
-        if end >= at and end > start:
-            return start, end
-    return None
+        for found in form.finditer(self._window):
+            start, end = found.span()
+            if start > self._at:
+                return None
+            if end >= self._at and end > start:
+                return start + self._begin, end + self._begin
+        return None
 
 
 def _told(kind: str, before: str, after: str, *, ends: tuple[str, str], line: tuple[str, int]) -> str | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice, zip_longest
 from typing import Any
 
 import orjson
@@ -19,6 +21,7 @@ _SYSTEM_ROLES = frozenset({"system", "developer"})
 _TOOL_KEYS = ("tools", "functions")
 _SYSTEM_KEYS = ("system", "instructions", "systemInstruction", "system_instruction")
 _MESSAGE_KEYS = ("messages", "input", "contents")
+_PATHS = 4_096  # paths of messages that are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,11 @@ class Message:
         self._said: Said | None = None
 
     @property
+    def packed(self) -> bool:
+        """Whether the message is kept as JSON only."""
+        return self._raw is None and self._said is None
+
+    @property
     def raw(self) -> Any:
         """The message as logged."""
         return self._raw if self._json is None or self._raw is not None else orjson.loads(self._json)
@@ -52,10 +60,16 @@ class Message:
         """The characters of the message as logged, roughly."""
         return len(dumps(self._raw) if self._json is None else self._json)
 
-    def pack(self) -> None:
-        """Keep the message as JSON only, in a third of the memory, since most messages are never looked at again."""
+    def pack(self, same: Message | None = None) -> None:
+        """Keep the message as JSON only, in a third of the memory, since most messages are never looked at again.
+
+        `same` may be a message that was packed: where it is the same one, its JSON is kept for both.
+        """
         self._said = None
         if self._raw is None:
+            return
+        if same is not None and same.packed and same.key == self.key and not (self.marked or same.marked):
+            self._json, self._raw = same._json, None  # noqa: SLF001  # of this class
             return
         try:
             data = orjson.dumps(self._raw) if self._json is None else self._json
@@ -166,13 +180,17 @@ class View:
         """The characters of head and messages."""
         return len(self.head_text) + sum(message.size for message in self.messages)
 
-    def pack(self, tools: Sequence[Any], head: tuple[Unit, ...], head_text: str) -> None:
+    def pack(
+        self, tools: Sequence[Any], head: tuple[Unit, ...], head_text: str, earlier: Sequence[Message] = ()
+    ) -> None:
         """Keep what later requests are compared with, in less memory: no body, and the messages as JSON.
 
-        `tools`, `head` and `head_text` are the view's own, or equal ones that other views hold as well.
+        `tools`, `head` and `head_text` are the view's own, or equal ones that other views hold as well; `earlier` are
+        messages that most of these repeat.
         """
-        for message in self.messages:
-            message.pack()
+        for message, same in zip_longest(self.messages, earlier[: len(self.messages)]):
+            if not message.packed:
+                message.pack(same)
         self.body, self.tools, self.head, self.head_text = None, tools, head, head_text
 
 
@@ -240,31 +258,39 @@ def view(request: Request, row: int, known: Known | None = None) -> View | None:
         tools_path, tools = _wrapped_tools(body)
     head = list(_system(body))
     path, raw = _first(body, _MESSAGE_KEYS, list)
-    messages: list[Message] = []
-    for index, item in enumerate(raw or ()):
-        at = f"{path}[{index}]"
-        if not messages and isinstance(item, dict) and item.get("role") in _SYSTEM_ROLES:
-            head += _texts(f"{at}.content", item.get("content"))
-        else:
-            messages.append(Message(at, item) if known is None else _known(known, at, item))
-    return _made(
-        request, row, body, tools=tools or (), tools_path=tools_path, head=tuple(head), messages=tuple(messages)
-    )
+    items = raw or ()
+    first = 0
+    for item in items:
+        if not (isinstance(item, dict) and item.get("role") in _SYSTEM_ROLES):
+            break
+        head += _texts(f"{path}[{first}].content", item.get("content"))
+        first += 1
+    made = [
+        Message(_at(path, index), item) if known is None else _known(known, _at(path, index), item)
+        for index, item in enumerate(islice(items, first, None), first)
+    ]
+    return _made(request, row, body, tools=tools or (), tools_path=tools_path, head=tuple(head), messages=tuple(made))
+
+
+@lru_cache(_PATHS)
+def _at(name: str, index: int) -> str:
+    """Give the path of an element of a list: the same string for all requests."""
+    return f"{name}[{index}]"
 
 
 def _known(known: Known, path: str, raw: Any) -> Message:
     identity = _identity(raw)
-    if identity[1]:
+    key, marked, _, _ = identity
+    if marked:
         return Message(path, raw, identity)  # the markers of a repeated message may be other ones
-    place = identity[0], path
-    message = known.get(place)
+    message = known.get((key, path))
     if message is None:
-        message = known[place] = Message(path, raw, identity)
+        message = known[key, path] = Message(path, raw, identity)
     return message
 
 
 def _is_body(body: Any) -> bool:
-    return isinstance(body, dict) and any(isinstance(body.get(key), list) for key in _MESSAGE_KEYS)
+    return isinstance(body, dict) and _first(body, _MESSAGE_KEYS, list)[1] is not None
 
 
 def _of_text(request: Request, row: int, content: Text, body: Any) -> View:
@@ -291,8 +317,8 @@ def _made(
     settings = dict(request.params)
     if isinstance(body, dict):
         settings |= {k: body[k] for k in ("prompt_cache_key", "cache_salt", "effort", "text") if k in body}
-    head_text = head[0].text if len(head) == 1 else "\n".join(unit.text for unit in head)
-    data = dumps(list(tools)) if tools else b""
+    head_text = head[0].text if len(head) == 1 else "\n".join([unit.text for unit in head])
+    data = dumps(tools) if tools else b""
     marked_tools = has_markers(data)
     return View(
         row=row,
@@ -311,10 +337,10 @@ def _made(
         cached=usage.cached if usage is not None else inside.get("cache_read_input_tokens"),
         written=usage.written if usage is not None else inside.get("cache_creation_input_tokens"),
         head_text=head_text,
-        tool_names=tuple(tool_name(tool) for tool in tools),
+        tool_names=tuple([tool_name(tool) for tool in tools]),
         tools_key=hash(dumps(unmarked(list(tools))) if marked_tools else data) if tools else 0,
-        keys=frozenset(message.key for message in messages),
-        weight=len(head_text) + sum(message.weight for message in messages),
+        keys=frozenset([message.key for message in messages]),
+        weight=len(head_text) + sum([message.weight for message in messages]),
         marked=marked_tools or any(m.marked for m in messages) or _marked_head(body),
     )
 

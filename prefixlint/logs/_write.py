@@ -22,7 +22,7 @@ from prefixlint.model import Content, Request, Skip
 
 _USAGE = frozenset({"usage", "usageMetadata", "usage_metadata", "timings", "token_usage", "tokenUsage"})
 _KEYS = ("cache_salt", "prompt_cache_key")  # what separates caches and stands in a body
-_AROUND = (*_KEYS, *_fields.PARAMS)
+_AROUND = frozenset((*_KEYS, *_fields.PARAMS))
 _DEPTH = 8
 _ELSEWHERE = "its request body does not stand in the record as it was sent"
 
@@ -36,7 +36,9 @@ def with_body(request: Request, body: Any) -> Request | None:
     What the log reports of the request's tokens is left out: it is not known of the new one.
     """
     content = _content(request.format, body)
-    if content is not None and not any(body.get(key) != request.body.get(key) for key in _AROUND):
+    old = request.body
+    changed_keys = [key for key in {**old, **body} if body.get(key) is not old.get(key)]
+    if content is not None and not any(key in _AROUND and body.get(key) != old.get(key) for key in changed_keys):
         return replace(request, content=content, usage=None, body=body)
     changed = _read(request, body)
     if changed is None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
+_PATHS = 4_096  # paths that are kept taken apart
 _TEXTS = ("content", "output", "parts", "text")
 
 
-def steps(path: str) -> list[str | int]:
+@lru_cache(_PATHS)
+def steps(path: str) -> tuple[str | int, ...]:
     """Take a path like `messages[0].content` apart."""
-    return [int(number) if number else name for name, number in _STEP.findall(path)]
+    return tuple(int(number) if number else name for name, number in _STEP.findall(path))
 
 
 def get(value: Any, path: str) -> Any:
@@ -30,7 +33,7 @@ def put(value: Any, path: str, new: Any) -> Any:
     return _put(value, steps(path), new)
 
 
-def _put(value: Any, path: list[str | int], new: Any) -> Any:
+def _put(value: Any, path: Sequence[str | int], new: Any) -> Any:
     if not path:
         return new
     step, rest = path[0], path[1:]

@@ -46,6 +46,8 @@ class Template:
     gaps: list[tuple[int, int, bool]] = field(default_factory=list)
     empty: set[int] = field(default_factory=set)
     """Beginnings of slots in which some text has nothing."""
+    _pieces: list[str] = field(default_factory=list)
+    _labels: list[str] = field(default_factory=list)
 
     def learn(self, other: str, wanted: Wanted) -> None:
         """Compare with another text of the template; differences of these kinds are slots."""
@@ -79,6 +81,10 @@ class Template:
             else:
                 kept.append(gap)
         self.gaps = sorted([*kept, (begin, end, slot)])
+        ends = [0, *(gap[1] for gap in self.gaps)]
+        begins = [*(gap[0] for gap in self.gaps), len(self.text)]
+        self._pieces = [self.text[a:b] for a, b in zip(ends, begins, strict=True)]
+        self._labels = [self._label(gap[0]) for gap in self.gaps]
 
     @staticmethod
     def _overlap(gap: tuple[int, int, bool], begin: int, end: int) -> bool:
@@ -94,15 +100,14 @@ class Template:
         found = self._values(text)
         if found is None:
             return None
-        pieces, values, piece = [], [], self._static(0)
-        for number, (gap, value) in enumerate(zip(self.gaps, found, strict=True)):
+        pieces, values, piece = [], [], self._pieces[0]
+        for gap, label, value, behind in zip(self.gaps, self._labels, found, self._pieces[1:], strict=True):
             if gap[2]:
                 pieces.append(piece)
-                values.append((self._label(gap[0]), value))
-                piece = ""
+                values.append((label, value))
+                piece = behind
             else:
-                piece += value
-            piece += self._static(number + 1)
+                piece += value + behind
         pieces.append(piece)
         return Filled(tuple(pieces), tuple(values)) if values else None
 
@@ -110,25 +115,21 @@ class Template:
         """Tell of each slot whether some text has nothing there."""
         return [begin in self.empty for begin, _, slot in self.gaps if slot]
 
-    def _static(self, number: int) -> str:
-        begin = self.gaps[number - 1][1] if number else 0
-        end = self.gaps[number][0] if number < len(self.gaps) else len(self.text)
-        return self.text[begin:end]
-
     def _values(self, text: str) -> list[str] | None:
         """Find what stands in each gap of a text: the unchanging pieces are looked for from left to right."""
-        head, tail = self._static(0), self._static(len(self.gaps))
+        if not self.gaps:
+            return None
+        head, tail = self._pieces[0], self._pieces[-1]
         if not text.startswith(head) or not text.endswith(tail) or len(text) < len(head) + len(tail):
             return None
         at, stop, found = len(head), len(text) - len(tail), []
-        for number in range(1, len(self.gaps)):
-            piece = self._static(number)
+        for piece in self._pieces[1:-1]:
             here = text.find(piece, at, stop)
             if here < 0:
                 return None
             found.append(text[at:here])
             at = here + len(piece)
-        return [*found, text[at:stop]] if self.gaps else None
+        return [*found, text[at:stop]]
 
     def _label(self, begin: int) -> str:
         line = self.text[self.text.rfind("\n", 0, begin) + 1 : begin]
