@@ -137,7 +137,7 @@ class Judge:
         if source.kind in ("constant", "static"):
             return CONSTANT
         origin = Origin(source.kind, source.volatility, label, frame.span(value))
-        if frame.frozen:
+        if frame.frozen and not label.startswith("jinja."):  # a template is made at import, and rendered later
             origin = replace(origin, volatility=origin.volatility.frozen(), frozen=True)
         return Verdict((origin,))
 

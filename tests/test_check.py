@@ -144,12 +144,12 @@ def test_configuration_is_read_and_its_mistakes_named(project):
 
 def test_gitignore_and_excludes_are_respected(project):
     (project / ".gitignore").write_text("gen/\n")
-    for folder in ("gen", "tests", "node_modules"):
+    for folder in ("gen", "vendor", "node_modules"):
         (project / folder).mkdir()
         (project / folder / "bad.py").write_text(BAD)
     assert result()[0]["files"]["scanned"] == 2
-    assert run("tests/bad.py").exit_code == 1, "a file that is named is read"
-    assert run("tests/bad.py", "--force-exclude").exit_code == 0
+    assert run("vendor/bad.py").exit_code == 1, "a file that is named is read"
+    assert run("vendor/bad.py", "--force-exclude").exit_code == 0
 
 
 def test_link_loops_unreadable_and_large_files_do_not_stop_a_run(project):

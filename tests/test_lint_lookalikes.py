@@ -66,8 +66,8 @@ PAIRS = {
     ),
     "tools that are sorted at the end, and tools that are not": (
         "PFX304",
-        "tools = []\nfor folder in os.listdir(q):\n    tools.append(load(folder))\ntools.sort()\nreturn client.chat(messages=q, tools=tools)",
-        "tools = []\nfor folder in os.listdir(q):\n    tools.append(load(folder))\nreturn client.chat(messages=q, tools=tools)",
+        "tools = []\nfor folder in set(q):\n    tools.append(load(folder))\ntools.sort()\nreturn client.chat(messages=q, tools=tools)",
+        "tools = []\nfor folder in set(q):\n    tools.append(load(folder))\nreturn client.chat(messages=q, tools=tools)",
     ),
     "what the filter says of the tools, and of the call": (
         "PFX305",
@@ -97,7 +97,7 @@ PAIRS = {
     "a message at the end of a conversation, and a whole conversation": (
         "PFX101",
         f'history.append({{"role": "user", "content": f"It is {{time.time()}}. {RULES}"}})',
-        f'return client.chat(messages=[{{"role": "user", "content": f"It is {{time.time()}}. {RULES}"}}])',
+        f'return client.chat(messages=[{{"role": "user", "content": f"It is {{time.time()}}. {RULES * 6}"}}])',
     ),
     "a notice to people, and instructions of an agent": (
         "PFX104",
@@ -111,13 +111,13 @@ PAIRS = {
     ),
     "a query, and a question": (
         "PFX101",
-        f"prompt = f\"SELECT name, shelf FROM books WHERE due < {{time.time()}} AND name != '{RULES}'\"\nreturn ask(prompt)",
-        f'prompt = f"Which books were due at {{time.time()}}? {RULES}"\nreturn ask(prompt)',
+        f"prompt = f\"SELECT name, shelf FROM books WHERE due < {{time.time()}} AND name != '{RULES * 6}'\"\nreturn ask(prompt)",
+        f'prompt = f"Which books were due at {{time.time()}}? {RULES * 6}"\nreturn ask(prompt)',
     ),
     "a program that is written, and a prompt": (
-        "PFX104",
-        f"prompt = f\"import run_{{uuid.uuid4()}}.prompt as books\\nTEXT = '{RULES}'\"\nreturn ask(prompt)",
-        f'prompt = f"Report {{uuid.uuid4()}} of prompts. {RULES}"\nreturn ask(prompt)',
+        "PFX101",
+        f"prompt = f\"import run_{{time.time()}}.prompt as books\\nTEXT = '{RULES * 6}'\"\nreturn ask(prompt)",
+        f'prompt = f"Report {{time.time()}} of prompts. {RULES * 6}"\nreturn ask(prompt)',
     ),
     "a tool of the standard library, and one of the project": (
         "PFX107",
@@ -136,7 +136,7 @@ PAIRS = {
     ),
 }
 SETUP = (
-    f'import asyncio, collections, glob, os, secrets, subprocess, time, uuid\nfrom mylib import tools\nRULES = "{RULES}"\n'
+    f'import asyncio, collections, glob, os, secrets, subprocess, time, uuid\nfrom mylib import tools\nRULES = "{RULES}"\nLONG = "{RULES * 6}"\n'
     'def ordered(xs):\n    return ", ".join(sorted(xs))\n'
     'def joined(xs):\n    return ", ".join(xs)\n'
 )
@@ -164,7 +164,7 @@ def test_a_name_alone_is_information_where_nothing_says_that_the_text_stands_fir
     body = f'prompt = f"Work for {{user_name}}. {RULES}"\nreturn ask(prompt)'
     assert levels(function(body, SETUP), "PFX105") == {"info"}
     assert levels(function(sent(body), SETUP), "PFX105") == {"warning"}
-    clock = f'prompt = f"It is {{time.time()}}. {RULES}"\nreturn ask(prompt)'
+    clock = f'prompt = f"It is {{time.time()}}. {RULES * 6}"\nreturn ask(prompt)'
     assert levels(function(clock, SETUP), "PFX101") == {"error"}
 
 
@@ -224,9 +224,9 @@ def test_names_that_say_little_are_marked():
 @pytest.mark.parametrize(
     "body",
     [
-        'prompt = f"It is {time.time()}. " + RULES\nreturn ask(prompt)',
-        'prompt = f"It is {time.time()}. " + RULES\nraise Wrong(prompt)',
-        'if q:\n    prompt = f"It is {time.time()}. " + RULES\n    return ask(prompt)\nelse:\n    return None',
+        'prompt = f"It is {time.time()}. " + LONG\nreturn ask(prompt)',
+        'prompt = f"It is {time.time()}. " + LONG\nraise Wrong(prompt)',
+        'if q:\n    prompt = f"It is {time.time()}. " + LONG\n    return ask(prompt)\nelse:\n    return None',
         'return Note(role="system", content=f"It is {time.time()}. " + RULES)',
         'return [Note(role="system", content=f"It is {time.time()}. " + RULES), Note(role="user", content=q)]',
         'return Note(role=Role.SYSTEM, content=f"It is {time.time()}. " + RULES)',
@@ -263,13 +263,13 @@ MORE = {
     ),
     "what a log says, and what a model is told": (
         "PFX101",
-        f'logger.info(f"At {{time.time()}}: {RULES} {RULES}")',
-        f'teller.tell(f"At {{time.time()}}: {RULES} {RULES}")',
+        f'logger.info(f"At {{time.time()}}: {RULES * 6}")',
+        f'teller.tell(f"At {{time.time()}}: {RULES * 6}")',
     ),
     "what describes a field, and what is a task": (
         "PFX101",
-        f'return Piece(description=f"At {{time.time()}}: {RULES} {RULES}")',
-        f'return Piece(task=f"At {{time.time()}}: {RULES} {RULES}")',
+        f'return Piece(description=f"At {{time.time()}}: {RULES * 6}")',
+        f'return Piece(task=f"At {{time.time()}}: {RULES * 6}")',
     ),
     "a replaced word, and a placeholder": (
         "PFX101",

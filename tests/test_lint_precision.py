@@ -139,9 +139,14 @@ def test_the_name_of_a_time_says_now_or_the_text_before_it_does(lead, name, word
     assert severities(files, "PFX101") == {word}
 
 
-@pytest.mark.parametrize(("value", "word"), [("event.time", "info"), ("clock.current_time", "error")])
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [("event.time", "info"), ("event.current_time", "info"), ("current_time", "error"), ("self.current_time", "error")],
+)
 def test_an_event_has_a_time_of_its_own(value, word):
-    files = {"a.py": f'def f(event, clock):\n    return Agent(instructions=f"Call at {{{value}}}. {RULES}")\n'}
+    files = {
+        "a.py": f'def f(self, event, current_time):\n    return Agent(instructions=f"Call at {{{value}}}. {RULES}")\n'
+    }
     assert severities(files, "PFX101") == {word}
 
 
@@ -152,7 +157,7 @@ def test_whoever_wrote_the_posts_is_not_the_one_who_asks():
     )
     ask = f'def f(found):\n    return [{{"role": "system", "content": f"{{posts(found)}} {RULES}"}}, {{"role": "user", "content": "Go."}}]\n'
     assert severities({"a.py": body + ask}, "PFX105") <= {"info"}
-    own = f'def f(request):\n    return [{{"role": "system", "content": f"{{request.username}} {RULES}"}}]\n'
+    own = f'def f(request):\n    return [{{"role": "system", "content": f"{{request.username}} {RULES}"}}, {{"role": "user", "content": "Go."}}]\n'
     assert severities({"a.py": own}, "PFX105") == {"warning"}
 
 
@@ -220,9 +225,9 @@ class TestTools:
     @pytest.mark.parametrize(
         ("text", "word"),
         [
-            ("tools = [x.stem for x in FOLDER.iterdir()]\n    return tools", "info"),
-            ("tools = [x.stem for x in FOLDER.iterdir()]\n    return client.chat(messages=q, tools=tools)", "error"),
-            ("tools = [load_tool(x) for x in FOLDER.iterdir()]\n    return tools", "error"),
+            ("tools = [x.stem for x in set(q)]\n    return tools", "info"),
+            ("tools = [x.stem for x in set(q)]\n    return client.chat(messages=q, tools=tools)", "error"),
+            ("tools = [load_tool(x) for x in set(q)]\n    return tools", "error"),
             ("tools = []\n    for x in set(q):\n        tools.append(self.search_tool())\n    return tools", "error"),
             ("tools = []\n    for x in set(q):\n        tools.append(tool_results(x))\n    return tools", "info"),
         ],
@@ -328,7 +333,7 @@ def test_content_with_more_around_it_is_how_a_message_is_first_sent(value, word)
 )
 def test_a_user_at_the_end_of_a_text_costs_little(text, word):
     files = {
-        "a.py": f'def f(user_name):\n    return [{{"role": "system", "content": f"{text.replace("{RULES}", RULES)}"}}]\n'
+        "a.py": f'def f(user_name):\n    return [{{"role": "system", "content": f"{text.replace("{RULES}", RULES)}"}}, {{"role": "user", "content": "Go."}}]\n'
     }
     assert severities(files, "PFX105") == {word}
 

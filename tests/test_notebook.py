@@ -50,7 +50,7 @@ def check(tmp_path, monkeypatch):
 @pytest.mark.parametrize("listed", [True, False])
 def test_a_finding_names_cell_and_line_and_points_at_the_value(check, ascii_only, indent, listed):
     first = code("%pip install x\nimport uuid\n")
-    text = f'# Zoë "says" \\n 🙂\nPROMPT = f"""Ü "one"\n\tTwo: {{uuid.uuid4()}}{REST}"""\n'
+    text = f'# Zoë "says" \\n 🙂\nSYSTEM_PROMPT = f"""Ü "one"\n\tTwo: {{uuid.uuid4()}}{REST}"""\n'
     bad = code(text) if listed else ("code", text)
     found, status = check(book(("markdown", ["# Title\n"]), first, bad, indent=indent, ensure_ascii=ascii_only))
     assert status == 1
@@ -62,7 +62,10 @@ def test_a_finding_names_cell_and_line_and_points_at_the_value(check, ascii_only
 
 
 def test_values_are_followed_from_cell_to_cell(check):
-    cells = [code("from datetime import datetime\nnow = datetime.now()\n"), code(f'PROMPT = f"It is {{now}}{REST}"')]
+    cells = [
+        code("from datetime import datetime\nnow = datetime.now()\n"),
+        code(f'SYSTEM_PROMPT = f"It is {{now}}{REST}"'),
+    ]
     found, _ = check(book(*cells))
     assert [(f["rule"], f["cell"]["number"]) for f in found["findings"]] == [("PFX101", 2)]
     assert all(related["path"] == "nb.ipynb" for related in found["findings"][0]["related"])
@@ -70,7 +73,7 @@ def test_values_are_followed_from_cell_to_cell(check):
 
 def test_text_shows_the_cell(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "nb.ipynb").write_bytes(book(code(f'import uuid\nPROMPT = f"{{uuid.uuid4()}}{REST}"')))
+    (tmp_path / "nb.ipynb").write_bytes(book(code(f'import uuid\nSYSTEM_PROMPT = f"{{uuid.uuid4()}}{REST}"')))
     shown = CliRunner().invoke(main, ["check", "nb.ipynb"]).stdout
     assert "(cell 1, line 2)" in shown
 
@@ -79,7 +82,7 @@ def test_text_shows_the_cell(tmp_path, monkeypatch):
     "comment", ["@  # prefixlint: ignore[PFX104] wanted\n", "# prefixlint: ignore[PFX104] wanted\n@\n"]
 )
 def test_an_ignore_works_in_a_cell(check, comment):
-    bad = f'PROMPT = f"{{uuid.uuid4()}}{REST}"'
+    bad = f'SYSTEM_PROMPT = f"{{uuid.uuid4()}}{REST}"'
     found, status = check(book(code("import uuid\n" + comment.replace("@", bad) + "y = 1")))
     assert (status, [f["reason"] for f in found["suppressed"]]) == (0, ["wanted"])
 
@@ -99,14 +102,14 @@ def test_magics_do_not_hide_a_cell(magic):
     found = summary(
         book(
             code(
-                f'import uuid\n{magic}\nPROMPT = f"{{uuid.uuid4()}}{REST}"'
+                f'import uuid\n{magic}\nSYSTEM_PROMPT = f"{{uuid.uuid4()}}{REST}"'
                 if "%%" not in magic
-                else f'{magic}\nPROMPT = "{REST}"'
+                else f'{magic}\nSYSTEM_PROMPT = "{REST}"'
             )
         )
     )
     assert found.diagnostics == ()
-    assert "PROMPT" in found.constants
+    assert "SYSTEM_PROMPT" in found.constants
 
 
 def test_cells_in_other_languages_are_left_out():
@@ -116,11 +119,11 @@ def test_cells_in_other_languages_are_left_out():
 
 
 def test_a_broken_cell_is_told_and_the_others_are_read():
-    found = summary(book(code("ok = 1\nprompt = = 2\n"), code(f'PROMPT = "{REST}"')))
+    found = summary(book(code("ok = 1\nprompt = = 2\n"), code(f'SYSTEM_PROMPT = "{REST}"')))
     (problem,) = found.diagnostics
     assert problem.slug == "syntax-error"
     assert "cell 1, line 2" in problem.message
-    assert "PROMPT" in found.constants
+    assert "SYSTEM_PROMPT" in found.constants
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from prefixlint.checks import Context
 from prefixlint.findings import Confidence, Finding, Rule, Severity
 from prefixlint.prompts import Span
+from prefixlint.reach import is_aside
 from prefixlint.resolve import Frame
 from prefixlint.sources import Sink, Summary
 from prefixlint.values import (
@@ -45,14 +46,18 @@ Hit = tuple[Span, str] | tuple[Span, str, Severity]
 
 
 def report(shapes: Mapping[str, Callable[[Context], Iterator[Hit]]], context: Context, rule: Rule) -> Iterator[Finding]:
-    """Report the places that have the rule's shape (its parameter `shape`), each once."""
-    seen: set[Span] = set()
+    """Report the places that have the rule's shape (its parameter `shape`), each once, as the gravest that it is.
+
+    What stands aside from what serves requests is information.
+    """
+    best: dict[Span, Finding] = {}
     for hit in shapes[rule.params["shape"]](context):
         span, message = hit[:2]
         severity = min(rule.severity, hit[2]) if len(hit) > 2 else rule.severity
-        if span not in seen:
-            seen.add(span)
-            yield Finding(rule, message, span, severity, Confidence.MEDIUM, help=rule.help)
+        severity = Severity.INFO if is_aside(span.path) else severity
+        if span not in best or severity > best[span].severity:
+            best[span] = Finding(rule, message, span, severity, Confidence.MEDIUM, help=rule.help)
+    yield from best.values()
 
 
 def sinks(context: Context, *kinds: str) -> Iterator[tuple[Summary, Sink, Frame]]:
@@ -108,6 +113,12 @@ def moving_slices(value: Value) -> Iterator[Slice]:
             negative = isinstance(lower, Const) and isinstance(lower.value, int) and lower.value < -1
             if negative or (isinstance(lower, Op) and lower.name == "-" and len(lower.operands) == 1):
                 yield part
+
+
+def number_of(tail: Slice) -> int | None:
+    """Give how many elements a slice of the last ones keeps, None where it is not a number."""
+    lower = bare(tail.lower) if tail.lower is not None else None
+    return -lower.value if isinstance(lower, Const) and isinstance(lower.value, int) else None
 
 
 def _passed_on(value: Value, depth: int = 0) -> Iterator[Value]:

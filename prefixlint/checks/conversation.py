@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from prefixlint.checks import Context
 from prefixlint.checks._shapes import (
@@ -18,6 +18,7 @@ from prefixlint.checks._shapes import (
     makes_message,
     moving_slices,
     named_parts,
+    number_of,
     receiver,
     report,
     sinks,
@@ -26,6 +27,8 @@ from prefixlint.findings import Finding, Rule, Severity
 from prefixlint.link import HISTORY
 from prefixlint.prompts import Hole, Text
 from prefixlint.resolve import Frame
+from prefixlint.sources import Sink
+from prefixlint.sources._pyscope import words
 from prefixlint.sources._pysinks import is_message_call
 from prefixlint.values import (
     Attr,
@@ -38,15 +41,19 @@ from prefixlint.values import (
     Lit,
     Loop,
     Map,
+    Name,
     Param,
     Seq,
+    Slice,
     Star,
     Value,
+    Var,
     bare,
     dotted,
     text_of,
     walk,
 )
+from prefixlint.wordset import word_set
 
 NAME = "conversation"
 
@@ -82,8 +89,8 @@ def _mutated(context: Context) -> Iterator[Hit]:
     for _, sink, frame in sinks(context, "store"):
         target = sink.value.items[0] if isinstance(sink.value, Seq) else sink.value
         if sink.name in ("content", "tool_calls") and elements_of(target, HISTORY_WORDS):
-            formats = isinstance(sink.value, Seq) and _formats(sink.value.items[2])
-            severity = Severity.INFO if formats else Severity.ERROR
+            cut = isinstance(sink.value, Seq) and sink.name == "content" and _cuts(sink.value.items[2])
+            severity = Severity.ERROR if cut else Severity.INFO
             yield frame.span(sink.value), "a message that was already sent is changed in place", severity
     for path in context.paths:
         summary = context.linked.project.summary(path)
@@ -93,11 +100,23 @@ def _mutated(context: Context) -> Iterator[Hit]:
                 yield Frame(summary).span(held.body), "messages of the history are rewritten before they are sent again"
 
 
-def _formats(value: Value) -> bool:
-    """Tell whether what is put into a message is its own content with more around it: how it is first sent."""
+def _cuts(value: Value) -> bool:
+    """Tell whether what is put into a message is a part of its own content, or a note in its place.
+
+    Anything else may be how it is first sent, or how people see it.
+    """
     held = bare(value)
-    parts = held.parts if isinstance(held, Join) else held.args if isinstance(held, Call) else ()
-    return any(isinstance(part := bare(each), Item) and text_of(part.key) == "content" for each in parts)
+    return isinstance(held, Lit) or (isinstance(held, Slice) and _is_content(held.base))
+
+
+def _is_content(value: Value) -> bool:
+    """Tell whether a value is a message's content: `m["content"]`, `m.get("content")`."""
+    held = bare(value.value if isinstance(value, Field) else value)
+    if isinstance(held, Item):
+        return text_of(held.key) == "content"
+    if isinstance(held, Call) and isinstance(held.func, Attr) and held.func.name == "get" and held.args:
+        return text_of(held.args[0]) == "content"
+    return isinstance(held, Attr) and held.name == "content"
 
 
 def _rewrites(loop: Loop) -> bool:
@@ -119,15 +138,62 @@ def _window(context: Context) -> Iterator[Hit]:
         held = bare(sink.value)
         if isinstance(held, Call) and last_name(held) == "deque" and any(name == "maxlen" for name, _ in held.kwargs):
             yield frame.span(held), message, Severity.INFO  # what is kept so may be shown to people, or only counted
-        parts = held.parts if isinstance(held, Join) else held.items if isinstance(held, Seq) else ()
+        parts = _flat(held) if isinstance(held, Join) else held.items if isinstance(held, Seq) else ()
         if len(parts) > 1 and not any(isinstance(part, (Lit, Field)) for part in parts):
-            for part in parts:
+            for number, part in enumerate(parts):
                 inner = bare(part.value if isinstance(part, Star) else part)
                 if makes_message(inner) or (isinstance(inner, Loop) and not _gives_messages(inner)):
                     continue
+                # without system text in front, it may be what is added to a conversation, or kept of one
+                led = any(map(_is_system, parts[:number])) and not _is_condensed(sink, parts)
                 for found in moving_slices(inner):
                     if not has_rest(sink.value, found):
-                        yield frame.span(found), message
+                        short = number_of(found) in _EXCHANGE
+                        yield frame.span(found), message, Severity.ERROR if led and not short else Severity.INFO
+
+
+def _is_condensed(sink: Sink, parts: Iterable[Value]) -> bool:
+    """Tell whether a list is what is left of a conversation that was summarised: it is cut once, not on each turn."""
+    names = [sink.func, *(last_name(part) for value in parts for part in walk(value) if isinstance(part, _NAMED))]
+    return any(words(name) & _CONDENSED for name in names)
+
+
+_NAMED = (Name, Var, Param, Attr, Call)
+_CONDENSED = word_set(
+    "summary summaries summarize summarise summarized summarised compact compaction compacted compress compressed "
+    "condense condensed"
+)
+_EXCHANGE = (1, 2)
+"""Messages of one exchange: what is kept of so few is no window over a conversation."""
+
+
+def _flat(value: Join, depth: int = 0) -> tuple[Value, ...]:
+    """Give the parts of a sum, those of sums in it in their place."""
+    out: list[Value] = []
+    for part in value.parts:
+        inner = bare(part)
+        out.extend(_flat(inner, depth + 1) if isinstance(inner, Join) and depth < 4 else [part])
+    return tuple(out)
+
+
+def _is_system(value: Value) -> bool:
+    """Tell whether a part of a list of messages is, or is called, system text."""
+    for part in walk(value):
+        if isinstance(part, Map) and text_of(entries(part).get("role")) in _SYSTEM:
+            return True
+        if isinstance(part, Call) and _is_system_call(part):
+            return True
+        if isinstance(part, (Name, Var, Param, Attr)) and "system" in words(last_name(part)):
+            return True
+    return False
+
+
+def _is_system_call(call: Call) -> bool:
+    given = dict(call.kwargs).get("role", call.args[0] if call.args else None)
+    return "system" in words(last_name(call)) or text_of(given) in _SYSTEM
+
+
+_SYSTEM = frozenset(["system", "developer"])
 
 
 def _gives_messages(loop: Loop) -> bool:
@@ -176,10 +242,12 @@ def _reasoning(context: Context) -> Iterator[Hit]:
 
 def _ephemeral(context: Context) -> Iterator[Hit]:
     stored: dict[tuple[str, str], list[Value]] = {}
+    kept_whole: set[int] = set()  # what is appended is stored as it stands
     for summary, sink, _ in sinks(context, "call"):
         call = sink.value
         if sink.name == "append" and isinstance(call, Call) and call.args:
             item, target = bare(call.args[0]), receiver(call)
+            kept_whole.add(id(item))
             if isinstance(item, Map) and target and is_called(target, MESSAGE_WORDS) and "content" in entries(item):
                 stored.setdefault((summary.path, sink.func), []).append(entries(item)["content"])
     for summary, sink, frame in sinks(context, "messages"):
@@ -187,7 +255,7 @@ def _ephemeral(context: Context) -> Iterator[Hit]:
             if not isinstance(part, Map) or "content" not in entries(part):
                 continue
             sent = entries(part)["content"]
-            if not isinstance(bare(sent), Join):
+            if not isinstance(bare(sent), Join) or id(part) in kept_whole:
                 continue
             for kept in stored.get((summary.path, sink.func), ()):
                 name = dotted(kept)

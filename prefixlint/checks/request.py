@@ -104,6 +104,8 @@ def _ids(context: Context) -> Iterator[Hit]:
                 continue
             for key in ("id", "call_id", "tool_call_id"):
                 value = entries(part).get(key)
+                if key == "id" and "role" in entries(part):
+                    continue  # the message's own
                 if value is None or not (sink.loop or isinstance(bare(value), Either)):
                     continue
                 if any(

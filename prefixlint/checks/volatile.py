@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from prefixlint import volatility
 from prefixlint.checks import Context
@@ -16,7 +17,9 @@ from prefixlint.checks._words import amount, cadence
 from prefixlint.findings import Confidence, Edit, Finding, Fix, Related, Rule, Severity
 from prefixlint.placement import CONTENT, HEAD, Place
 from prefixlint.prompts import Period, Span
+from prefixlint.reach import is_aside
 from prefixlint.sources._pyscope import words
+from prefixlint.speech import IMPERATIVE, static_text
 
 NAME = "volatile"
 
@@ -33,10 +36,16 @@ SHARED_FLOOR = 24
 """Static tokens behind a place that make it a fault where no conversation is shown to follow."""
 SESSION_FLOOR = 48
 """The same for facts of the machine, which stay for a session: what is behind them must be worth more than that one."""
+TEXT_FLOOR = 128
+"""The same where code does not show that the text is system text."""
+_CODE = (".py", ".pyw", ".ipynb")
+"""Endings of files in which a text may be anything; a template is there to be sent."""
 _NEVER_ASKED = frozenset(["clock", "date", "age", "random"])
 """Kinds that no request is about."""
 _OF_A_SESSION = frozenset(["environment", "order", "selection", "counter"])
 """Kinds that a conversation often has one of: the number of an agent, the persona that was drawn for it."""
+_LISTINGS = frozenset(["listdir", "scandir", "walk", "glob", "iglob", "rglob", "iterdir"])
+"""Functions that give the files of a folder."""
 _PRESENT = frozenset(["current", "now", "today"])
 """Words that say that a time is the present one, not that of an event or a document."""
 _SAYS_NOW = re.compile(r"\b(?:current|currently|now|today|present)\b[^.]*\Z", re.IGNORECASE)
@@ -48,6 +57,7 @@ def check(context: Context, rule: Rule) -> Iterator[Finding]:
     where = rule.params.get("where", "prompt")
     roles = frozenset(rule.params.get("roles", ()))
     only = rule.params.get("only", {})
+    found: list[tuple[Place, Finding]] = []
     for place in context.places:
         if place.origin.kind not in kinds or (place.role == "tools") != (where == "tools"):
             continue
@@ -56,7 +66,34 @@ def check(context: Context, rule: Rule) -> Iterator[Finding]:
         if (roles and place.role not in roles) or place.role not in only.get(place.origin.kind, (place.role,)):
             continue
         if matters(place, context.min_tokens, content=bool(rule.params.get("advice"))):
-            yield report(place, rule)
+            found.append((place, report(place, rule)))
+    yield from _one_of_each(found)
+
+
+def _one_of_each(found: list[tuple[Place, Finding]]) -> Iterator[Finding]:
+    """Keep, of several places that one reading in the same file fills, the most exact as grave: one change mends all.
+
+    A placeholder that an argument fills is exact; a whole text, of which no more is known than what flows into it, is
+    not.
+    """
+    best: dict[Span, tuple[tuple[bool, int], Finding]] = {}
+    for place, finding in found:
+        read = _read_here(place)
+        if read is not None and finding.severity > Severity.INFO:
+            rank = (place.span != place.group, place.before + place.behind)
+            if read not in best or rank > best[read][0]:
+                best[read] = rank, finding
+    for place, finding in found:
+        read = _read_here(place)
+        other = best[read][1] if read in best else finding
+        same = read is None or other.group == finding.group
+        yield finding if same else replace(finding, severity=Severity.INFO)
+
+
+def _read_here(place: Place) -> Span | None:
+    """Give where the value of a place is read, if that is in the same file."""
+    span = place.origin.span
+    return span if place.origin.evidence == "flow" and span is not None and span.path == place.span.path else None
 
 
 def matters(place: Place, min_tokens: int, *, content: bool) -> bool:
@@ -85,13 +122,18 @@ def recalled(place: Place) -> bool:
 
 
 def level(place: Place, rule: Rule) -> Severity:
-    """Give the severity: the rule's ceiling, lowered by position, by how seldom the value changes, by what hides it."""
+    """Give the severity: the rule's ceiling, lowered by position, by how seldom the value changes, by what hides it.
+
+    What stands aside from what serves requests is information, and so is a value that such code brings.
+    """
     if rule.params.get("advice") or place.masker is not None or place.origin.weak or not is_proven(place):
+        return Severity.INFO
+    if is_aside(place.span.path) or (place.origin.span is not None and is_aside(place.origin.span.path)):
         return Severity.INFO
     ceiling = rule.severity
     if place.origin.volatility.period in (Period.PROCESS, Period.DAY) or place.origin.frozen:
         ceiling = min(ceiling, Severity.WARNING if rule.severity == Severity.ERROR else Severity.INFO)
-        if place.origin.kind in ("order", "object", "environment") and not place.origin.frozen:
+        if place.origin.kind in ("order", "object") and not place.origin.frozen:
             ceiling = rule.severity
     if place.role not in HEAD and place.role != "text":
         ceiling = min(ceiling, Severity.WARNING)
@@ -106,33 +148,54 @@ def is_proven(place: Place) -> bool:
 
 
 def _is_telling(place: Place) -> bool:
-    """Tell whether a name alone says enough: `{current_time}` or a user's id ahead of text, in what begins a prompt."""
+    """Tell whether a name alone says enough: `{current_time}` or a user's id ahead of text, in what begins a prompt.
+
+    An attribute may hold any time, that of an event for one; any other name counts only at the head of a request,
+    and if it has two words: `{user}` stands for whoever speaks, `{user_name}` for one of many.
+    """
     origin = place.origin
     if place.role not in ("system", "developer") or place.repeated:
         return False
     if origin.kind == "clock":
-        return bool(words(origin.label) & _PRESENT) or _SAYS_NOW.search(place.lead) is not None
-    steady = origin.kind == "environment" and origin.volatility.period <= Period.PROCESS
+        owner = origin.label.rpartition(".")[0].removeprefix("self")
+        return not owner and (bool(words(origin.label) & _PRESENT) or _SAYS_NOW.search(place.lead) is not None)
     # a user's name at the end of a long text costs little: most of it is shared, and what follows is the user's own
     ends = origin.kind == "identity" and place.behind < place.before
-    return not steady and not ends and place.behind >= SHARED_FLOOR
+    request = len(place.prompt.messages) > 1 and len(words(origin.label)) > 1
+    return request and origin.kind != "environment" and not ends and place.behind >= SHARED_FLOOR
 
 
 def _costs(place: Place) -> bool:
     """Tell whether text that requests share, or a conversation, stands behind a value that is known to change.
 
-    Outside system text only clocks and fresh ids count: what else changes there is what the request is about. An id in
-    a user's message marks it.
+    Facts that stay for as long as a process runs, and the order of a folder that nobody writes to, are the same in all
+    requests of a server. Outside system text only clocks count, and in a template fresh ids: what else changes there is
+    what the request is about, and behind a system text what happened in its course.
     """
-    kind = place.origin.kind
+    kind, origin = place.origin.kind, place.origin
+    if (kind == "environment" and origin.volatility.period <= Period.PROCESS) or _is_listing(place):
+        return False
     if place.role not in HEAD:
-        marks = kind == "random" and place.role == "user"
-        return kind in _NEVER_ASKED and not marks and (place.history or place.behind >= SHARED_FLOOR)
+        if place.role == "text" and not place.group.path.endswith(_CODE):
+            return kind in _NEVER_ASKED and place.behind >= SHARED_FLOOR
+        first = place.prompt.messages[0].role == place.role
+        clock = kind in _NEVER_ASKED - {"random"} and not origin.frozen
+        return clock and first and place.behind >= TEXT_FLOOR and _speaks(place)
+    if origin.frozen and place.behind < SHARED_FLOOR:
+        return False
     if place.role == "tools" or place.history or kind not in _OF_A_SESSION:
         return True
-    if kind == "environment":
-        return place.origin.volatility.period != Period.NEVER and place.behind >= SESSION_FLOOR
-    return place.behind >= SHARED_FLOOR
+    return place.behind >= (SESSION_FLOOR if kind == "environment" else SHARED_FLOOR)
+
+
+def _is_listing(place: Place) -> bool:
+    """Tell whether an order is that of a folder's files."""
+    return place.origin.kind == "order" and place.origin.label.rstrip("()").rsplit(".", 1)[-1] in _LISTINGS
+
+
+def _speaks(place: Place) -> bool:
+    """Tell whether the text that a place stands in speaks to a model."""
+    return any(IMPERATIVE.search(static_text(message.nodes)) for message in place.prompt.messages)
 
 
 def report(place: Place, rule: Rule) -> Finding:

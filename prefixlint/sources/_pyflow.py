@@ -25,6 +25,7 @@ from prefixlint.values import (
     Name,
     Op,
     Seq,
+    Slice,
     Star,
     Value,
     Var,
@@ -146,7 +147,12 @@ def _insert(held: Value, call: Call) -> Value:
         if isinstance(inner, Seq):
             return Seq("list", (call.args[1], *inner.items), inner.start, inner.end)
         return Join((Seq("list", (call.args[1],), call.start, call.end), held), held.start, held.end)
-    return _extended(held, call.args[1], call)
+    if isinstance(inner, Seq) and isinstance(where, Const) and isinstance(where.value, int):
+        items = (*inner.items[: where.value], call.args[1], *inner.items[where.value :])
+        return Seq("list", items, inner.start, inner.end)
+    between = Seq("list", (call.args[1],), call.start, call.end)
+    before = Slice(held, None, call.args[0], held.start, held.end)
+    return Join((before, between, Slice(held, call.args[0], None, held.start, held.end)), held.start, held.end)
 
 
 def _write(held: Value, call: Call) -> Value:

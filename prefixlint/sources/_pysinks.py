@@ -357,7 +357,7 @@ def _elements(value: Loop | Star | Elem | Seq | Join | Either) -> tuple[Value, .
 
 def _makes_tool(call: Call) -> bool:
     path = dotted(call.func) or (call.func.name if isinstance(call.func, Attr) else "")
-    return any(words(part) & {"tool", "tools"} and not words(part) & _OF_CALLS for part in path.split(".")[-2:])
+    return any("tool" in words(part) and not words(part) & _OF_CALLS for part in path.split(".")[-2:])
 
 
 def _sum_of_parts(value: Value) -> bool:
