@@ -140,7 +140,7 @@ def run(
 ) -> list[Outcome]:
     """Replay the log through some engines' caches; `limits` say how requests are marked and keyed."""
     blocks = _blocks(log) if log.of_blocks else None
-    visits = visits_of(log, limits) if blocks is None else _block_visits(log)
+    visits = _block_visits(log) if blocks is not None else visits_of(log, limits, marked=_read_marks(log, fleets))
     lasted = np.concatenate([np.frombuffer(c, np.float64)[log.rows] for c in (log.table.first, log.table.total)])
     try:
         return serve(visits, fleets, factors, blocks, overlap=log.timed and not np.isnan(lasted).all())
@@ -265,10 +265,21 @@ def _age(engine: Engine, today: dt.date | None) -> Iterator[Note]:
         yield Note("old-facts", f"{text}; see prefixlint engine {engine.name}")
 
 
-def visits_of(log: Log, limits: Limits) -> Callable[[], Iterator[Visit]]:
-    """Give the requests of a log of prompts, marked and keyed as limits say, anew each time."""
+def _read_marks(log: Log, fleets: Sequence[tuple[Served, Limits]]) -> bool:
+    """Tell whether any engine goes by marks, for any model of the log."""
+    return bool(log.table.marks) and any(
+        base.engine.for_model(model).match == "marked_breakpoint"
+        for base, _ in fleets
+        for model in log.table.models.values
+    )
+
+
+def visits_of(log: Log, limits: Limits, *, marked: bool = True) -> Callable[[], Iterator[Visit]]:
+    """Give the requests of a log of prompts, marked and keyed as limits say, anew each time.
+
+    Where no engine goes by marks (`marked`), they need not be looked for.
+    """
     table, encoder = log.table, log.encoder
-    lengths: dict[int, int] = {}
     known = keys(log, limits.keys).tolist()
     unsalted = table.unsalted()
 
@@ -277,7 +288,7 @@ def visits_of(log: Log, limits: Limits) -> Callable[[], Iterator[Visit]]:
         prompts = encoder.sequences(table.prompt_segments(row) for row in rows)
         outputs = encoder.sequences(table.output_segments(row) for row in rows)
         for row, key, prompt, output in zip(rows, known, prompts, outputs, strict=True):
-            blocks = table.marks.get(row)
+            blocks = table.marks.get(row) if marked else None
             yield Visit(
                 table.namespace[row],
                 prompt,
@@ -286,7 +297,7 @@ def visits_of(log: Log, limits: Limits) -> Callable[[], Iterator[Visit]]:
                 session=table.conversation[row],
                 replica=table.replicas.values[table.replica[row]],
                 model=table.models.values[table.model[row]],
-                marks=_marks(encoder, table.prompt_segments(row), blocks, lengths, limits.marks) if blocks else None,
+                marks=_marks(encoder, table.prompt_segments(row), blocks, limits.marks) if blocks else None,
                 key=key,
                 unsalted=unsalted.get(table.namespace[row]),
             )
@@ -333,17 +344,13 @@ def _marks(
     encoder: Encoder,
     segments: NDArray[np.uint32],
     blocks: Sequence[Block],
-    lengths: dict[int, int],
     spots: Sequence[Spot] | None,
 ) -> Marks:
     """Turn characters of the rendered prompt into tokens; inside of a segment they are shared out evenly.
 
     Marks at `spots` replace those of the prompt itself.
     """
-    for segment in segments.tolist():
-        if segment not in lengths:
-            lengths[segment] = len(encoder.text(segment))
-    chars = np.cumsum([0, *(lengths[segment] for segment in segments.tolist())])
+    chars = np.cumsum([0, *map(encoder.chars, segments.tolist())])
     ends = np.interp([block.end for block in blocks], chars, encoder.bounds(segments)).astype(np.int64)
     if spots is None:
         marked = {i: block.ttl or None for i, block in enumerate(blocks) if block.ttl != UNMARKED}

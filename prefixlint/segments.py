@@ -43,6 +43,7 @@ class Store:
         self._given = bytearray()  # 1 where a segment came as ids
         self._start = array("q")
         self._ranges: dict[int, list[tuple[int, int]]] = {}  # where the tokens of a long segment lie
+        self._characters: dict[int, int] = {}  # of segments whose text is not kept, once it was known
         self._ids: Ids = np.empty(1 << 12, np.uint32)
         self._shown = _read_only(self._ids)
         self._used = 0
@@ -87,7 +88,9 @@ class Store:
     def shorten(self, segments: Iterable[int]) -> None:
         """Let go of the texts that are long."""
         for segment in segments:
-            if segment in self._ranges:
+            text = self._texts[segment]
+            if segment in self._ranges and text is not None:
+                self._characters[segment] = len(text)
                 self._texts[segment] = None
 
     def join(self, segments: Segments) -> Ids:
@@ -116,6 +119,15 @@ class Store:
         """Give a segment's text."""
         text = self._texts[segment]
         return self._decode(self.join([segment])) if text is None else text
+
+    def chars_of(self, segment: int) -> int:
+        """Give the number of characters of a segment's text."""
+        text = self._texts[segment]
+        if text is not None:
+            return len(text)
+        if segment not in self._characters:
+            self._characters[segment] = len(self.text_of(segment))
+        return self._characters[segment]
 
     def is_text(self, segment: int) -> bool:
         """Tell whether a segment came as text, not as ids."""

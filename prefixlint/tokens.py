@@ -157,6 +157,10 @@ class Encoder:
         """Give a segment's text; for tokens added by the tokenizer, and chunks of token ids, what they decode to."""
         return self._store.text_of(segment)
 
+    def chars(self, segment: int) -> int:
+        """Give the number of characters of `text(segment)`, which is cheaper than the text."""
+        return self._store.chars_of(segment)
+
     def decode(self, ids: Sequence[int] | Ids) -> str:
         """Give the text of some tokens, special ones included; ids that the vocabulary lacks vanish."""
         numbers = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)

@@ -11,8 +11,9 @@ from prefixlint.advice._case import LEAST, Case
 from prefixlint.advice._costs import costs
 from prefixlint.bounded import keys
 from prefixlint.results import Advice
+from prefixlint.simulate import Served
 
-_CHOSEN_BY = 2_000
+_CHOSEN_BY = 1_000
 """Requests by which a rule is chosen; what it gives is then simulated over all of them."""
 _TEXTS = {
     "none": "send no prompt_cache_key",
@@ -37,11 +38,11 @@ def _for(case: Case, name: str, rate: int) -> Advice | None:
     """Choose by the first requests, and judge by all."""
     head = case.head(_CHOSEN_BY)
     rules = [rule for rule in (*_TEXTS, _spread(case, rate)) if rule is not None and rule != case.limits.keys]
-    best = max(rules, key=lambda rule: _rate(head, name, rule))
-    limits = replace(case.limits, keys=best)
-    (outcome,) = case.serve([(name, case.own(name, limits))], limits)
+    tried = {rule: _served(head, name, rule) for rule in rules}
+    best = max(rules, key=lambda rule: float(tried[rule].cached.sum() / max(1, tried[rule].prompt.sum())))
+    then = tried[best] if head is case else _served(case, name, best)
     priced = costs(case, case.engine(name))
-    now, then = case.served[name], outcome.served
+    now = case.served[name]
     paid, new_paid = (None, None) if priced is None else (priced.paid(case, now), priced.paid(case, then))
     advice = Advice(
         kind="cache_key",
@@ -58,11 +59,10 @@ def _for(case: Case, name: str, rate: int) -> Advice | None:
     return advice if advice.gain >= LEAST else None
 
 
-def _rate(case: Case, name: str, rule: str) -> float:
+def _served(case: Case, name: str, rule: str) -> Served:
     limits = replace(case.limits, keys=rule)
     (outcome,) = case.serve([(name, case.own(name, limits))], limits)
-    served = outcome.served
-    return float(served.cached.sum() / max(1, served.prompt.sum()))
+    return outcome.served
 
 
 def _spread(case: Case, rate: int) -> str | None:
