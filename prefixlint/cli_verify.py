@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -166,11 +165,10 @@ def _fixed(logs: tuple[str, ...], settings: dict[str, Any]) -> list[Request]:
         what_if=("all",),
         **{name: settings[name] for name in ("model", "offline", "tokenizer", "chat_template", "log_format")},
     )
-    with tempfile.TemporaryDirectory() as folder:  # prompts are written here and nowhere else, and removed at once
-        path = Path(folder) / "fixed.jsonl"
-        with path.open("wb") as file:
-            pipeline.analyze(logs, options, watch=pipeline.Watch(on_fixed=lambda line: file.writelines((line,))))
-        return [replace(one, path=f"{logs[0]} (fixed)") for one in _requests((str(path),), settings)[0]]
+    fixed = io.BytesIO()  # in memory: no prompt is written to the disk
+    pipeline.analyze(logs, options, watch=pipeline.Watch(on_fixed=lambda line: fixed.writelines((line,))))
+    fixed.seek(0)
+    return [replace(one, path=f"{logs[0]} (fixed)") for one in _requests(("-",), settings, stdin=fixed)[0]]
 
 
 def _first_error(result: Verification) -> str:
@@ -228,7 +226,9 @@ def _wanted(settings: dict[str, Any]) -> Wanted:
     )
 
 
-def _requests(logs: tuple[str, ...], settings: dict[str, Any]) -> tuple[list[Request], list[Left]]:
+def _requests(
+    logs: tuple[str, ...], settings: dict[str, Any], *, stdin: BinaryIO | None = None
+) -> tuple[list[Request], list[Left]]:
     """Read the log in its order of use; give what was read, and the lines that were no requests."""
     from prefixlint import logs as reading
     from prefixlint.model import Request
@@ -236,7 +236,7 @@ def _requests(logs: tuple[str, ...], settings: dict[str, Any]) -> tuple[list[Req
 
     found: list[Request] = []
     skipped: dict[str, Left] = {}
-    for item in reading.read(logs, log_format=settings["log_format"], stdin=sys.stdin.buffer):
+    for item in reading.read(logs, log_format=settings["log_format"], stdin=stdin or sys.stdin.buffer):
         if isinstance(item, Request):
             found.append(item)
             continue

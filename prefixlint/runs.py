@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -310,9 +311,14 @@ def from_json(data: Any) -> Verification:
         found: Verification = _built(Verification, data)
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(
-            f"this result of prefixlint verify is damaged: {error}", slug="bad-result", hint="write it again"
+            f"this result of prefixlint verify is damaged: {error.args[0]}", slug="bad-result", hint="write it again"
         ) from error
     return found
+
+
+def _named(kind: Any) -> str:
+    """Write the name of a class as words: TokenDifference is a token difference."""
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", kind.__name__).lower()
 
 
 def _built(kind: Any, value: Any) -> Any:
@@ -341,6 +347,11 @@ def _dataclass(kind: Any, value: Any) -> Any:
     if not isinstance(value, dict):
         raise TypeError(f"an object is missing, there is {type(value).__name__}")
     hints = typing.get_type_hints(kind)
+    nothing = dataclasses.MISSING
+    needed = [one.name for one in dataclasses.fields(kind) if one.default is nothing and one.default_factory is nothing]
+    missing = [name for name in needed if name not in value]
+    if missing:
+        raise KeyError(f"it has no {' and no '.join(missing[:3])} where a {_named(kind)} belongs")
     given = {
         one.name: _built(hints[one.name], value[one.name]) for one in dataclasses.fields(kind) if one.name in value
     }

@@ -102,3 +102,20 @@ def test_no_content_of_a_field_gives_a_traceback(value):
             runs.from_json(data | {key: value})
         except UsageError:
             continue
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"engine": None}, "it has no engine where a verification belongs"),
+        ({"notes": [{"slug": "x"}]}, "it has no message where a note belongs"),
+    ],
+)
+def test_what_a_damaged_result_lacks_is_said_without_names_of_code(change, words):
+    saved = runs.as_json(example()) | change
+    if saved["engine"] is None:
+        del saved["engine"]
+    with pytest.raises(UsageError) as caught:
+        runs.from_json(json.loads(json.dumps(saved)))
+    assert words in caught.value.message
+    assert "__init__" not in caught.value.message

@@ -601,10 +601,13 @@ def test_dependent_pieces_are_found_out_at_run_time(monkeypatch, chars):
     assert mine.ids(prompt).tolist() == reference("metaspace first").encode("Hello<|start|>world").ids
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_characters_are_those_of_the_text_whether_it_is_kept_or_not(name):
-    mine = Encoder(EVERY[name])
-    short, long, ids = mine.add("some words, one after another"), mine.add("xyz\u00e9 " * 5000), mine.add_ids([1, 2, 3])
+def test_characters_are_those_of_the_text_whether_it_is_kept_or_not():
+    mine = Encoder(EVERY["deepseek"])
+    short, long, ids = (
+        mine.add("some words, one after another", special=False),
+        mine.add("xyz\u00e9 " * 5000, special=False),
+        mine.add_ids([77, 99]),
+    )
     queued = [[mine.chars(s) for s in held] for held in (short, long, ids)]
     mine.flush()
     assert [[mine.chars(s) for s in held] for held in (short, long, ids)] == queued

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -91,8 +92,10 @@ def test_the_table_is_of_before_and_after(logs, tmp_path):
     assert "cold runs" in again.stdout
 
 
-def test_the_fixes_of_the_analysis_are_replayed(logs):
+def test_the_fixes_of_the_analysis_are_replayed_and_no_file_gets_a_name_for_it(logs, monkeypatch):
     broken, _ = logs
+    for name in ("TemporaryDirectory", "NamedTemporaryFile", "mkstemp", "mkdtemp"):
+        monkeypatch.setattr(tempfile, name, lambda *args, **more: pytest.fail("a file for prompts"))
     with FakeEngine() as engine:
         code, found, said = verify(broken, "--url", engine.url, "--what-if", "--rounds", 1)
     assert code == 0, said

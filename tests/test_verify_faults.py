@@ -143,6 +143,14 @@ def test_a_server_that_dies_in_the_middle_leaves_results_and_its_last_words(log,
     assert gone(int(pid.read_text()))
 
 
+def test_a_server_that_ends_without_a_word_is_not_said_to_have_had_last_ones(log):
+    code, _, said = run(log, "--launch", f"{sys.executable} -c 'import sys; sys.exit(3)' {{port}}")
+    assert code == 2
+    assert "with code 3" in said
+    assert "it printed nothing" in said
+    assert "last lines" not in said
+
+
 def test_a_server_of_others_that_goes_away_leaves_results(log, tmp_path):
     out = tmp_path / "run.json"
     with FakeEngine(fault="dies", after=5) as engine:

@@ -94,13 +94,16 @@ def _walk(folder: str) -> Iterator[Input]:
 class Spools:
     """Copies of inputs that can be read only once (standard input, pipes), kept for a second pass.
 
-    They are anonymous temporary files without a name in the file system; they vanish with the process.
+    They are anonymous temporary files without a name in the file system; they vanish with the process. What is in
+    memory (`io.BytesIO`) stays there.
     """
 
     files: dict[str, BinaryIO] = field(default_factory=dict)
 
     def keep(self, path: str, source: BinaryIO) -> BinaryIO:
         """Copy a stream away once, and give the copy from its start."""
+        if path not in self.files and isinstance(source, io.BytesIO):
+            self.files[path] = io.BytesIO(source.read())
         if path not in self.files:
             import shutil
             import tempfile
@@ -158,7 +161,8 @@ class _Shared(io.RawIOBase, BinaryIO):
 def size_of(path: str, spools: Spools) -> int | None:
     """Bytes of an input as it lies on the disk; None where that is not known before it is read."""
     if path in spools.files:
-        return os.fstat(spools.files[path].fileno()).st_size
+        held = spools.files[path]
+        return held.getbuffer().nbytes if isinstance(held, io.BytesIO) else os.fstat(held.fileno()).st_size
     try:
         status = Path(path).stat()
     except OSError:

@@ -219,7 +219,8 @@ def _healthy(server: Server) -> bool:
 
 def _ended(title: str, code: int, tail: Sequence[str], when: str) -> ServerError:
     text = "\n".join(tail)
-    slug, why, hint = "server-died", f"with code {code}", "its last lines say why"
+    slug, why = "server-died", f"with code {code}"
+    hint = "its last lines say why" if tail else "it printed nothing: run its command alone to see more"
     if code > 128:
         name = _signal_name(code - 128)
         why = f"by {name}"
