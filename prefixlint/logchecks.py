@@ -73,6 +73,8 @@ def examine(path: Path, shown: str, rules: Mapping[str, Rule]) -> Iterator[Findi
             yield as_finding(finding, shown)
     except (NoInputError, LogRefusedError) as error:
         yield Skip(str(path), 0, error.slug, error.message)
+    except Exception as error:  # noqa: BLE001  # the rules read what strangers wrote; other files are judged all the same
+        yield Skip(str(path), 0, "log-rules-failed", f"a log rule has a fault ({type(error).__name__}): not judged")
     yield from skipped
 
 

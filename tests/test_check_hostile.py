@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from prefixlint import checktext, link, placement
 from prefixlint.cli import main
 from prefixlint.placement import UNKNOWN_TOKENS
+from tests.clocked import PROMPT, bodies
 from tests.linting import findings, places, project_of
 
 BAD = 'import uuid\n\ndef system_prompt():\n    return f"[{uuid.uuid4()}] " + "You are a careful assistant of a library. " * 9\n'
@@ -212,3 +213,39 @@ def test_places_count_what_stands_beside_them_in_their_own_branch():
 def test_many_places_take_no_time_each_for_all_the_others():
     found = places({"prompts/a.md": "{{ current_time }} " + "{{ x }} y " * 4000})
     assert ("PFX101", "prompts/a.md", 1) in found
+
+
+@pytest.mark.parametrize("depth", [100, 300, 600, 900, 2000, 50_000])
+def test_values_that_are_nested_too_deep_cost_no_other_finding(project, depth):
+    """The clock of the same log is found, and so is what stands in other files."""
+    deep = [], "[" * depth + "{}" + "]" * depth
+    rows = [json.dumps(body) for body in bodies(4)]
+    for end in ("1", "2"):
+        tools = '[{"type": "function", "function": {"name": "f", "parameters": ' + deep[1].replace("{}", end) + "}}]"
+        rows.insert(2, rows[0][:-1] + f', "tools": {tools}}}')
+    (project / "deep.jsonl").write_text("\n".join(rows))
+    (project / "clock.j2").write_text(f"{{{{ now() }}}}\n{PROMPT}\n")
+    done = CliRunner().invoke(main, ["check", "--format", "json", "--no-cache", "deep.jsonl", "clock.j2"])
+    assert done.exit_code == 1, done.stderr
+    assert {one["path"] for one in json.loads(done.stdout)["findings"] if one["rule"] == "PFX101"} == {
+        "deep.jsonl",
+        "clock.j2",
+    }
+    shown = CliRunner().invoke(main, ["analyze", "deep.jsonl", "--what-if", "none"])
+    assert shown.exit_code == 0, shown.stderr
+    assert "PFX101 clock-in-prefix" in shown.stdout
+
+
+def test_a_fault_of_a_log_rule_costs_that_log_alone(project, monkeypatch):
+    from prefixlint import logrules
+
+    def broken(*_, **__):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(logrules, "check", broken)
+    (project / "log.jsonl").write_text("\n".join(json.dumps(body) for body in bodies(4)))
+    (project / "clock.j2").write_text(f"{{{{ now() }}}}\n{PROMPT}\n")
+    done = CliRunner().invoke(main, ["check", "--format", "json", "--no-cache", "log.jsonl", "clock.j2"])
+    found = json.loads(done.stdout)
+    assert [one["path"] for one in found["findings"]] == ["clock.j2"]
+    assert [(one["path"], one["slug"]) for one in found["errors"]] == [("log.jsonl", "log-rules-failed")]

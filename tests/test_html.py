@@ -17,7 +17,7 @@ from prefixlint.errors import UsageError
 from prefixlint.reports import html
 from prefixlint.reports._fit import fit
 
-HOSTILE = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>\u202egnp\x1b[31m\0\u2028&amp;'\""
+HOSTILE = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>\u202egnp\x1b[31m\x9b31m\0\u2028&amp;'\""
 
 
 class Page(HTMLParser):
@@ -164,7 +164,7 @@ def test_hostile_text_ends_up_as_data():
     assert page.tags.count("script") == 2
     assert page.data()["result"] == saved
     assert not re.search("[\0\x1b\u202e\u2028]", page.title)
-    for char in "<>&\u2028\u2029":
+    for char in "<>&\u2028\u2029\x9b\x1b\u202e\0":
         assert char not in text.partition('id="data">')[2].partition("</script>")[0]
 
 

@@ -8,6 +8,7 @@ a new version, a summary, a call on the side that does not repeat the history.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
@@ -112,10 +113,16 @@ class Observer:
     def _see(self, here: View, family: int) -> None:
         row = here.row
         match, sibling = self._tracks.add(here, family)
-        single = list(_single.hits(here))
+        single: list[Hit] = []
+        with suppress(RecursionError):  # values that are nested too deep to be compared are no cause
+            single = list(_single.hits(here))
         if single:
             self._causes.add(None, here, single, row=row, family=family)
-        earlier, hits, track = _hits(match, sibling, here)
+        earlier: View | None = None
+        hits: list[Hit] = []
+        track: int | None = None
+        with suppress(RecursionError):
+            earlier, hits, track = _hits(match, sibling, here)
         if earlier is not None:
             self._causes.pair(family, track, same=track is not None)
             if hits:

@@ -17,7 +17,7 @@ from prefixlint.errors import UsageError
 from prefixlint.reports import Look
 from prefixlint.reports._fit import fit
 from prefixlint.reports._terminal import visible
-from prefixlint.reports.json import as_json, dump
+from prefixlint.reports.json import OBEYED, as_json, dump
 from prefixlint.results import Analysis
 
 LIMIT = 4_500_000
@@ -26,7 +26,8 @@ LIMIT = 4_500_000
 _KINDS = {"prefixlint.analyze/1": "analyze", "prefixlint.check/1": "check", "prefixlint.verify/1": "verify"}
 _SCRIPTS = ("base.js", "charts.js", "tree.js", "check.js", "verify.js", "analyze.js", "main.js")
 # What would end a script element, or a line of a script in older engines, is written as a code in JSON.
-_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
+# And so is what a terminal or an editor that shows the file would obey.
+_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&"} | {code: f"\\u{code:04x}" for code in OBEYED}
 
 
 def analysis(result: Analysis, look: Look) -> str:  # noqa: ARG001 - a page looks the same everywhere

@@ -28,8 +28,10 @@ from prefixlint.results import (
     VolatilePlace,
 )
 
-# beyond those below 0x20, which JSON escapes by itself: DEL and C1, bidirectional controls, marks, line separators
-_OBEYED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+OBEYED = frozenset((*range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)))
+"""Characters that a terminal obeys, beyond those below 0x20, which JSON escapes by itself: DEL and C1, bidirectional
+controls and marks, line separators."""
+_OBEYED = re.compile(f"[{''.join(map(chr, sorted(OBEYED)))}]")
 
 
 def analysis(result: Analysis, look: Look) -> str:  # noqa: ARG001 - JSON looks the same everywhere
