@@ -384,6 +384,9 @@ class Judge:
             return any(key is None for key, _ in held.entries)
         if isinstance(held, Op):
             return held.name == "|"
+        if isinstance(held, Param):
+            function = inner.summary.functions.get(held.func)
+            return function is not None and held.name not in function.params  # `**kwargs`
         if isinstance(held, Loop) and held.kind == "dict":
             return any(origin.kind == "order" for origin in self._judge(held.source, inner).origins)
         return isinstance(held, Call) and isinstance(held.func, Name) and held.func.dotted == "vars"

@@ -30,6 +30,8 @@ from prefixlint.values import (
     text_of,
 )
 
+_FILLING = (".substitute", ".safe_substitute", ".format", ".format_map", ".replace")
+"""How calls of methods that fill the places of a text end."""
 MAX_DEPTH = 40
 """Names and calls followed one after the other for one value."""
 
@@ -88,9 +90,9 @@ class Resolver:
         return None
 
     def _of_constant(self, value: Call, frame: Frame) -> tuple[Value, Frame] | None:
-        """Read `module.CONST.substitute(…)` as a method of the text that the constant holds."""
+        """Read `module.CONST.format(…)` as a method of the text that the constant holds."""
         func = value.func
-        if not isinstance(func, Name) or not func.dotted.endswith((".substitute", ".safe_substitute")):
+        if not isinstance(func, Name) or not func.dotted.endswith(_FILLING):
             return None
         base, _, method = func.dotted.rpartition(".")
         found = self.project.definition(base, frame.summary)

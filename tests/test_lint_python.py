@@ -216,3 +216,36 @@ def test_a_text_repeated_very_often_is_kept_short():
     found, errors = findings({"a.py": code})
     assert not errors
     assert max(each.tokens_at_risk for each in found) < 100_000
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [
+        'TEMPLATE.replace("{clock}", time.strftime("%H:%M:%S"))',
+        'TEMPLATE.format(clock=time.strftime("%H:%M:%S"))',
+        'TEMPLATE.format_map({"clock": time.strftime("%H:%M:%S")})',
+    ],
+)
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+def test_a_constant_that_is_filled_is_read_whatever_its_name(fill, where):
+    constant = 'TEMPLATE = "Clock: {clock}\\nYou translate ship manifests. Keep the codes."\n'
+    code = f'def ask(client, text):\n    text = {fill}\n    return client.chat(messages=[{{"role": "system", "content": text}}])\n'
+    if where == "here":
+        files = {"ask.py": "import time\n" + constant + code}
+    else:
+        files = {"texts.py": constant, "ask.py": "import time\nfrom texts import TEMPLATE\n\n" + code}
+    (found,) = [each for each in findings(files)[0] if each.rule.code == "PFX101"]
+    assert found.severity.word == "error"
+    assert "of the system message; the" in found.message
+
+
+@pytest.mark.parametrize("change", ["names |= group.tools", "names &= group.tools", "names -= group.off"])
+def test_a_set_that_is_changed_in_place_stays_a_set(change):
+    code = (
+        "def available(groups):\n    names = set(DEFAULT)\n    for group in groups:\n        "
+        f"{change}\n    return [TOOLS[name].schema for name in names]\n\n"
+        "def step(client, messages, groups):\n"
+        "    return client.chat.completions.create(messages=messages, tools=available(groups))\n"
+    )
+    assert ("PFX304", "a.py", 5) in places({"a.py": code})
+    assert not places({"a.py": code.replace("in names]", "in sorted(names)]")})

@@ -87,6 +87,11 @@ def receiver(call: Call) -> Value | None:
     return None
 
 
+def words_of(name: str) -> set[str]:
+    """Give the words of the last part of a dotted name."""
+    return set(name.rsplit(".", 1)[-1].lower().split("_"))
+
+
 def is_called(value: Value, words: frozenset[str]) -> bool:
     """Tell whether a value's own name has one of some words: `self.chat_history`, `history`."""
     if isinstance(value, Call):

@@ -12,6 +12,7 @@ from prefixlint.checks._shapes import (
     elements_of,
     entries,
     has_rest,
+    holds_messages,
     is_called,
     keeps,
     last_name,
@@ -22,17 +23,19 @@ from prefixlint.checks._shapes import (
     receiver,
     report,
     sinks,
+    words_of,
 )
 from prefixlint.findings import Finding, Rule, Severity
 from prefixlint.link import HISTORY
 from prefixlint.prompts import Hole, Text
 from prefixlint.resolve import Frame
-from prefixlint.sources import Sink
+from prefixlint.sources import Sink, Summary
 from prefixlint.sources._pyscope import words
-from prefixlint.sources._pysinks import is_message_call
+from prefixlint.sources._pysinks import WINDOWS, is_message_call
 from prefixlint.values import (
     Attr,
     Call,
+    Const,
     Either,
     Elem,
     Field,
@@ -42,6 +45,7 @@ from prefixlint.values import (
     Loop,
     Map,
     Name,
+    Op,
     Param,
     Seq,
     Slice,
@@ -87,9 +91,11 @@ def _moving_block(context: Context) -> Iterator[Hit]:
 
 def _mutated(context: Context) -> Iterator[Hit]:
     for _, sink, frame in sinks(context, "store"):
-        target = sink.value.items[0] if isinstance(sink.value, Seq) else sink.value
-        if sink.name in ("content", "tool_calls") and elements_of(target, HISTORY_WORDS):
-            cut = isinstance(sink.value, Seq) and sink.name == "content" and _cuts(sink.value.items[2])
+        if sink.name not in ("content", "tool_calls") or not isinstance(sink.value, Seq):
+            continue
+        target, _, value = sink.value.items
+        cut = sink.name == "content" and _cuts(value)
+        if elements_of(target, HISTORY_WORDS) or (cut and sink.loop and _by_index(target)):
             severity = Severity.ERROR if cut else Severity.INFO
             yield frame.span(sink.value), "a message that was already sent is changed in place", severity
     for path in context.paths:
@@ -98,6 +104,14 @@ def _mutated(context: Context) -> Iterator[Hit]:
             held = bare(function.returns) if function.returns is not None else None
             if summary is not None and isinstance(held, Loop) and _rewrites(held):
                 yield Frame(summary).span(held.body), "messages of the history are rewritten before they are sent again"
+
+
+def _by_index(target: Value) -> bool:
+    """Tell whether a target is one of the messages, by a number that a loop gives."""
+    held = bare(target)
+    if not isinstance(held, Item) or not holds_messages(held.base):
+        return False
+    return isinstance(bare(held.key), (Elem, Op, Item))
 
 
 def _cuts(value: Value) -> bool:
@@ -132,12 +146,14 @@ def _rewrites(loop: Loop) -> bool:
     return False
 
 
+_MOVES = "the history starts at another message on each turn, so nothing behind the system text is reused"
+
+
 def _window(context: Context) -> Iterator[Hit]:
-    message = "the history starts at another message on each turn, so nothing behind the system text is reused"
+    yield from _kept_last(context)
+    yield from _taken_out(context)
     for _, sink, frame in sinks(context, "messages"):
         held = bare(sink.value)
-        if isinstance(held, Call) and last_name(held) == "deque" and any(name == "maxlen" for name, _ in held.kwargs):
-            yield frame.span(held), message, Severity.INFO  # what is kept so may be shown to people, or only counted
         parts = _flat(held) if isinstance(held, Join) else held.items if isinstance(held, Seq) else ()
         if len(parts) > 1 and not any(isinstance(part, (Lit, Field)) for part in parts):
             for number, part in enumerate(parts):
@@ -149,7 +165,7 @@ def _window(context: Context) -> Iterator[Hit]:
                 for found in moving_slices(inner):
                     if not has_rest(sink.value, found):
                         short = number_of(found) in _EXCHANGE
-                        yield frame.span(found), message, Severity.ERROR if led and not short else Severity.INFO
+                        yield frame.span(found), _MOVES, Severity.ERROR if led and not short else Severity.INFO
 
 
 def _is_condensed(sink: Sink, parts: Iterable[Value]) -> bool:
@@ -196,6 +212,54 @@ def _is_system_call(call: Call) -> bool:
 _SYSTEM = frozenset(["system", "developer"])
 
 
+def _kept_last(context: Context) -> Iterator[Hit]:
+    """Give what keeps the last messages by itself: a deque with a length, a memory of a framework."""
+    for path in context.paths:
+        summary = context.linked.project.summary(path)
+        held = [(name, bare(value)) for name, value in summary.constants.items()] if summary is not None else []
+        named = [value for name, value in held if words_of(name) & (MESSAGE_WORDS | {"memory"})]
+        local = [bare(sink.value) for sink in (summary.sinks if summary is not None else ()) if sink.kind == "messages"]
+        for value in (*named, *local):
+            bounded = isinstance(value, Call) and any(name == "maxlen" for name, _ in value.kwargs)
+            if summary is not None and bounded and last_name(value) == "deque":
+                # what is kept so may be shown to people, or only counted
+                yield Frame(summary).span(value), _MOVES, Severity.INFO
+    for _, sink, frame in sinks(context, "call"):
+        if sink.name in WINDOWS and isinstance(sink.value, Call) and _keeps_last(sink.value):
+            yield frame.span(sink.value), _MOVES
+
+
+def _keeps_last(call: Call) -> bool:
+    """Tell whether a call of a framework keeps the last messages, not the first."""
+    given = dict(call.kwargs)
+    return text_of(given.get("strategy")) != "first" and (last_name(call) != "trim_messages" or "max_tokens" in given)
+
+
+def _taken_out(context: Context) -> Iterator[Hit]:
+    """Give places where a loop takes the oldest messages out of a conversation that is sent."""
+    for summary, sink, frame in sinks(context, "call", "expr"):
+        call = bare(sink.value)
+        if sink.kind == "call" and sink.name == "pop" and isinstance(call, Call):
+            target, key = receiver(call), bare(call.args[0])
+        elif sink.kind == "expr" and sink.name == "delete" and isinstance(call, Item):
+            target, key = call.base, bare(call.key)
+        else:
+            continue
+        oldest = isinstance(key, Const) and type(key.value) is int and key.value >= 0
+        if sink.loop and oldest and target is not None and holds_messages(target):
+            behind_system = isinstance(key, Const) and key.value == 1
+            yield frame.span(call), _MOVES, Severity.ERROR if behind_system and _is_sent(summary) else Severity.INFO
+
+
+def _is_sent(summary: Summary) -> bool:
+    """Tell whether a file sends messages to a model."""
+    keys = {"messages", "input", "contents"}
+    return any(
+        sink.kind == "call" and isinstance(sink.value, Call) and keys & {name for name, _ in sink.value.kwargs}
+        for sink in summary.sinks
+    )
+
+
 def _gives_messages(loop: Loop) -> bool:
     """Tell whether a loop over a conversation gives messages, not lines of a text about it."""
     return any(
@@ -231,13 +295,35 @@ def _reasoning(context: Context) -> Iterator[Hit]:
         found = entries(item)
         answer = bare(found["content"]) if "content" in found else None
         kept = {"reasoning_content", "reasoning", "thinking", "thinking_blocks"} & set(found)
-        if text_of(found.get("role")) != "assistant" or kept or not isinstance(answer, Attr):
+        if text_of(found.get("role")) != "assistant" or kept or answer is None:
+            continue
+        if _without_thoughts(answer):
+            yield frame.span(answer), "the model's thoughts are cut out of the message that is sent again"
+        if not isinstance(answer, Attr):
             continue
         if answer.name == "content" and isinstance(answer.base, Attr) and answer.base.name == "message":
             yield (
                 frame.span(item),
                 "only the content of the model's message is kept: its reasoning is lost on replay",
             )
+
+
+def _without_thoughts(answer: Value) -> bool:
+    """Tell whether an answer is what is left of one without its thoughts: by a pattern, a split, or kinds of blocks."""
+    held = answer
+    while isinstance(held, Call) and isinstance(held.func, Attr) and held.func.name in ("strip", "lstrip"):
+        held = bare(held.func.base)
+    if isinstance(held, Loop) and held.kept is not None:
+        return any(isinstance(part, Lit) and part.text in _THOUGHTS for part in walk(held.kept))
+    if isinstance(held, Item):
+        held = bare(held.base)
+    if not isinstance(held, Call) or last_name(held) not in ("sub", "split", "rsplit", "partition", "rpartition"):
+        return False
+    return any("think>" in (text_of(argument) or "") for argument in held.args)
+
+
+_THOUGHTS = frozenset(["thinking", "redacted_thinking", "reasoning"])
+"""Kinds of content blocks that hold a model's thoughts."""
 
 
 def _ephemeral(context: Context) -> Iterator[Hit]:
@@ -250,8 +336,8 @@ def _ephemeral(context: Context) -> Iterator[Hit]:
             kept_whole.add(id(item))
             if isinstance(item, Map) and target and is_called(target, MESSAGE_WORDS) and "content" in entries(item):
                 stored.setdefault((summary.path, sink.func), []).append(entries(item)["content"])
-    for summary, sink, frame in sinks(context, "messages"):
-        for part in walk(sink.value):
+    for summary, sink, frame in sinks(context, "messages", "store"):
+        for part in _sent_parts(sink.value) if sink.kind == "store" else walk(sink.value):
             if not isinstance(part, Map) or "content" not in entries(part):
                 continue
             sent = entries(part)["content"]
@@ -266,7 +352,24 @@ def _ephemeral(context: Context) -> Iterator[Hit]:
                     )
 
 
+def _sent_parts(stored: Value) -> Iterator[Value]:
+    """Give the message that replaces the newest one of a list: `payload[-1] = {…}`."""
+    if isinstance(stored, Seq) and isinstance(bare(stored.items[2]), Map) and _is_newest(stored.items[1]):
+        yield bare(stored.items[2])
+
+
+def _is_newest(key: Value) -> bool:
+    held = bare(key)
+    return isinstance(held, Const) and held.value == -1
+
+
 def _shape_flip(context: Context) -> Iterator[Hit]:
+    for _, sink, frame in sinks(context, "store"):
+        if sink.name != "content" or not isinstance(sink.value, Seq):
+            continue
+        target, _, value = (bare(item) for item in sink.value.items)
+        if isinstance(target, Item) and _is_newest(target.key) and _wraps_content(value):
+            yield frame.span(value), "a message that was a string is sent as a list of blocks"
     for _, sink, frame in sinks(context, "message"):
         if not isinstance(sink.value, Map):
             continue
@@ -275,24 +378,39 @@ def _shape_flip(context: Context) -> Iterator[Hit]:
         role = bare(found.get("role", sink.value))
         if not isinstance(role, Item) or isinstance(bare(role.base), Elem) or not isinstance(content, Seq):
             continue  # what is done to each message alike changes none of them later
-        for block in content.items:
-            held = bare(block)
-            text = bare(entries(held)["text"]) if isinstance(held, Map) and "text" in entries(held) else None
-            if isinstance(text, Item) and text_of(text.key) == "content":
-                yield frame.span(sink.value), "a message that was a string is sent as a list of blocks"
+        if _wraps_content(content):
+            yield frame.span(sink.value), "a message that was a string is sent as a list of blocks"
+
+
+def _wraps_content(value: Value) -> bool:
+    """Tell whether a value is a list with a block whose text is the content of a message."""
+    for block in value.items if isinstance(value, Seq) else ():
+        held = bare(block)
+        text = bare(entries(held)["text"]) if isinstance(held, Map) and "text" in entries(held) else None
+        if isinstance(text, Item) and text_of(text.key) == "content":
+            return True
+    return False
 
 
 def _hoisted(context: Context) -> Iterator[Hit]:
+    for _, sink, frame in sinks(context, "expr"):
+        if (
+            sink.name == "gathered"
+            and isinstance(sink.value, Op)
+            and elements_of(sink.value.operands[0], MESSAGE_WORDS)
+        ):
+            # a converter, which may only ever see system messages at the start
+            yield frame.span(sink.value), _HOISTED, Severity.INFO
     for _, sink, frame in sinks(context, "messages"):
         loops = [part for part in walk(sink.value) if keeps(part, "system")]
         for part in walk(sink.value):
             if isinstance(part, Map) and text_of(entries(part).get("role")) == "system" and len(loops) > 1:
                 inner = [loop for loop in walk(part) if keeps(loop, "system")]
                 if inner:
-                    yield (
-                        frame.span(part),
-                        "system messages from anywhere in the conversation are merged into the first",
-                    )
+                    yield frame.span(part), _HOISTED
+
+
+_HOISTED = "system messages from anywhere in the conversation are merged into the first"
 
 
 def _completion_order(context: Context) -> Iterator[Hit]:
@@ -304,6 +422,18 @@ def _completion_order(context: Context) -> Iterator[Hit]:
         for part in (part for value in returned for part in walk(value)):
             if isinstance(part, Loop) and _completes(bare(part.source)):
                 yield Frame(summary).span(part.source), "results stand in the order in which the calls finished"
+    for _, sink, frame in sinks(context, "message"):
+        for part in walk(sink.value) if sink.loop and _is_result(sink.value) else ():
+            source = bare(part.source) if isinstance(part, Elem) else None
+            if isinstance(source, Call) and last_name(source) == "as_completed":
+                yield frame.span(source), "results stand in the order in which the calls finished"
+
+
+def _is_result(message: Value) -> bool:
+    """Tell whether a message is what a tool gave."""
+    if isinstance(message, Map):
+        return text_of(entries(message).get("role")) == "tool"
+    return isinstance(message, Call) and last_name(message) == "ToolMessage"
 
 
 def _completes(source: Value) -> bool:

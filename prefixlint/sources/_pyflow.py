@@ -61,7 +61,8 @@ def _augmented(node: ast.AugAssign, scope: Scope) -> None:
     old = lower(node.target, scope)
     value = lower(node.value, scope)
     if not isinstance(node.op, ast.Add):
-        bind(node.target, Op("counter" if scope.loops else "?", (old, value), start, end), scope)
+        kind = _SET_OPERATIONS.get(type(node.op), "") if _is_set(old) or _is_set(value) else ""
+        bind(node.target, Op(kind or ("counter" if scope.loops else "?"), (old, value), start, end), scope)
         return
     held = old.value if isinstance(old, Var) else old
     if isinstance(value, Const) and value.value is not None:
@@ -69,6 +70,19 @@ def _augmented(node: ast.AugAssign, scope: Scope) -> None:
         return
     parts = held.parts if isinstance(held, Join) else (held,)
     bind(node.target, Join((*parts, value), held.start, end), scope)
+
+
+_SET_OPERATIONS: dict[type[ast.operator], str] = {ast.BitOr: "|", ast.BitAnd: "&", ast.Sub: "-", ast.BitXor: "^"}
+
+
+def _is_set(value: Value) -> bool:
+    """Tell whether a value is made as a set."""
+    held = bare(value)
+    if isinstance(held, Call):
+        return dotted(held.func) in ("set", "frozenset")
+    if isinstance(held, Op):
+        return held.name in _SET_OPERATIONS.values() and any(map(_is_set, held.operands))
+    return isinstance(held, (Seq, Loop)) and held.kind == "set"
 
 
 def _expression(node: ast.Expr, scope: Scope) -> None:
@@ -190,7 +204,9 @@ def _stop(node: ast.stmt, scope: Scope) -> bool:
 
 
 def _if(node: ast.If, scope: Scope) -> bool:
-    lower(node.test, scope)
+    test = lower(node.test, scope)
+    if scope.loops and isinstance(test, Op) and test.name == "compare":
+        _pysinks.of_role_test(test, node.body, scope)
     return _branches([node.body, node.orelse], scope)
 
 

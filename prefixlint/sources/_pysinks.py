@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 
@@ -19,6 +20,7 @@ from prefixlint.values import (
     Loop,
     Map,
     Name,
+    Op,
     Param,
     Seq,
     Slice,
@@ -61,6 +63,10 @@ MESSAGE_CLASSES = {
     "AssistantMessage": "assistant",
     "ToolMessage": "tool",
 }
+WINDOWS = frozenset(["ConversationBufferWindowMemory", "ConversationTokenBufferMemory", "trim_messages"])
+"""Calls of frameworks that keep the last messages of a conversation."""
+_CHANGES = frozenset(["append", "insert", "extend", "pop"])
+"""Methods that change a list of messages."""
 TEMPLATE_CLASSES = frozenset(["PromptTemplate", "FewShotPromptTemplate", "ChatPromptTemplate", "StringPromptTemplate"])
 RENDERS = word_set(
     "format format_map render render_async substitute safe_substitute partial invoke ainvoke "
@@ -127,7 +133,8 @@ def of_call(call: Call, scope: Scope) -> None:
     _inline(call, last, path, scope)
     if scope.module.declared.sinks:
         _declared(call, scope)
-    if any(key in CACHE_KEYS for key, _ in call.kwargs) or (last in ("append", "insert", "extend") and call.args):
+    changes = last in _CHANGES and call.args
+    if changes or last in WINDOWS or any(key in CACHE_KEYS for key, _ in call.kwargs):
         scope.sink("call", call, name=last)
     if (isinstance(func, Attr) and last in RENDERS) or (
         isinstance(func, Name) and last in RENDERS and "." in path.strip(".")
@@ -244,6 +251,26 @@ def of_store(base: Value, key: Value, value: Value, at: tuple[int, int], scope: 
         scope.sink("store", Seq("tuple", (base, key, value), *at), name=text)
     elif text is not None:
         _keywords(((text, value),), scope)
+    elif {"role", "content"} <= map_keys(bare(value)):
+        scope.sink("store", Seq("tuple", (base, key, value), *at), name="message")
+
+
+def of_role_test(test: Op, body: list[ast.stmt], scope: Scope) -> None:
+    """Note where a loop over messages gathers those of a role: `if m["role"] == "system": text += m["content"]`."""
+    of_role = [held for each in test.operands if isinstance(held := bare(each), (Item, Attr)) and _is_role(held)]
+    if len(test.operands) != 2 or not of_role or not any(text_of(each) == "system" for each in test.operands):
+        return
+    for statement in body:
+        grown = isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add)
+        called = statement.value if isinstance(statement, ast.Expr) else None
+        added = isinstance(called, ast.Call) and isinstance(called.func, ast.Attribute) and called.func.attr == "append"
+        if grown or added:
+            scope.sink("expr", Op("gathered", (of_role[0],), *scope.at(statement)), name="gathered")
+
+
+def _is_role(value: Item | Attr) -> bool:
+    name = value.name if isinstance(value, Attr) else text_of(value.key)
+    return name == "role" and isinstance(bare(value.base), Elem)
 
 
 def of_return(value: Value, name: str, decorators: tuple[str, ...], scope: Scope) -> None:

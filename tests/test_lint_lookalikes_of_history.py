@@ -1,0 +1,108 @@
+"""What looks like a fault of a conversation or a request, and is none: each is close to a shape that the checks know."""
+
+import pytest
+
+from tests.linting import codes
+
+SEND = "\n\ndef send(client, messages):\n    return client.chat.completions.create(model='m', messages=messages)\n"
+QUIET = {
+    "the newest message is taken back": "def undo(messages):\n    while messages:\n        messages.pop()\n" + SEND,
+    "one message is taken out, once": "def reset(messages):\n    messages.pop(0)\n" + SEND,
+    "a queue of jobs": "def work(jobs, messages):\n    while jobs:\n        jobs.pop(0)\n" + SEND,
+    "a message is made, by index": (
+        "def fill(messages, texts):\n    for i, text in enumerate(texts):\n"
+        "        messages[i]['content'] = text + SUFFIX\n" + SEND
+    ),
+    "a deque of numbers": "from collections import deque\n\nscores = deque(maxlen=9)\nmessages = []\n" + SEND,
+    "the first messages are kept": (
+        "def cut(messages):\n    return trim_messages(messages, max_tokens=9, strategy='first')\n" + SEND
+    ),
+    "an answer that is cleaned for people": (
+        "import re\n\ndef show(history, text):\n    history.append({'role': 'assistant', 'content': text})\n"
+        "    return re.sub('<think>.*?</think>', '', text)\n"
+    ),
+    "other blocks are left out": (
+        "def keep(history, response):\n    blocks = [b for b in response.content if b.type != 'citation']\n"
+        "    history.append({'role': 'assistant', 'content': blocks})\n"
+    ),
+    "each message becomes a list of blocks": (
+        "def blocks(messages):\n    for message in messages:\n"
+        "        message['content'] = [{'type': 'text', 'text': message['content']}]\n    return messages\n"
+    ),
+    "the newest message is replaced, and stored so": (
+        "def send(client, history, text):\n    history.append({'role': 'user', 'content': text})\n"
+        "    history[-1] = {'role': 'user', 'content': text}\n"
+        "    return client.chat.completions.create(model='m', messages=history)\n"
+    ),
+    "only the first system message is read": (
+        "def convert(messages):\n    system, rest = '', []\n    for i, m in enumerate(messages):\n"
+        "        if m['role'] == 'system' and i == 0:\n            system += m['content']\n"
+        "        else:\n            rest.append(m)\n    return {'system': system, 'messages': rest}\n"
+    ),
+    "pages as they come, for no model": (
+        "from concurrent.futures import as_completed\n\ndef pages(futures, messages):\n    out = []\n"
+        "    for future in as_completed(futures):\n        out.append({'role': 'page', 'content': future.result()})\n"
+    ),
+    "a tool that the start of the program chooses": (
+        "TOOLS = [READ]\nif MODE == 'edit':\n    TOOLS.append(WRITE)\n\ndef step(client, messages):\n"
+        "    return client.chat.completions.create(model='m', messages=messages, tools=TOOLS)\n"
+    ),
+    "tools in the order of their names": (
+        "def step(client, messages):\n    tools = sorted(ALL, key=lambda t: t.name)[:128]\n"
+        "    return client.chat.completions.create(model='m', messages=messages, tools=tools)\n"
+    ),
+    "an enum of constants": (
+        "KINDS = ['a', 'b']\nTOOLS = [{'name': 'n', 'description': 'Does it.', 'input_schema': "
+        "{'type': 'object', 'properties': {'kind': {'enum': sorted(KINDS)}}}}]\n"
+    ),
+    "a schema that is handed over": (
+        "def ask(client, messages, schema):\n    form = {'type': 'json_schema', 'json_schema': {'schema': schema}}\n"
+        "    return client.chat.completions.create(model='m', messages=messages, response_format=form)\n"
+    ),
+    "a header that tells a request": (
+        "import uuid\n\ndef ask(client, messages):\n    return client.chat.completions.create(\n"
+        "        model='m', messages=messages, extra_headers={'X-Request-Id': str(uuid.uuid4())})\n"
+    ),
+    "a session's own header": (
+        "def ask(client, messages, session):\n    return client.chat.completions.create(\n"
+        "        model='m', messages=messages, extra_headers={'x-session-id': session.key})\n"
+    ),
+    "a model for a new conversation": (
+        "def ask(client, question):\n    model = 'large' if len(question) > 400 else 'small'\n"
+        "    return client.chat.completions.create(model=model, messages=[{'role': 'user', 'content': question}])\n"
+    ),
+    "one kind of thinking with another budget": (
+        "def ask(client, history, budget):\n    thinking = {'type': 'enabled', 'budget_tokens': budget}\n"
+        "    return client.messages.create(model='m', max_tokens=9, messages=history, thinking=thinking)\n"
+    ),
+    "four marks": (
+        "CC = {'type': 'ephemeral'}\nMESSAGES = [{'role': 'user', 'content': ["
+        + ", ".join(f"{{'type': 'text', 'text': PART_{n}, 'cache_control': CC}}" for n in range(4))
+        + "]}]\n"
+    ),
+    "a cache point behind what stays": (
+        "def ask(client, messages):\n    system = [{'text': RULES}, {'cachePoint': {'type': 'default'}}]\n"
+        "    return client.converse(modelId='m', system=system, messages=messages)\n"
+    ),
+    "keywords with their keys in order": (
+        "import json\n\ndef system_prompt(**settings):\n"
+        "    return 'Settings: ' + json.dumps(settings, sort_keys=True) + '\\nYou tune pianos by letter.'\n"
+    ),
+    "positional dict, as its only caller makes it": (
+        "import json\n\ndef system_prompt():\n    settings = {'a': 1, 'b': 2}\n"
+        "    return 'Settings: ' + json.dumps(settings) + '\\nYou tune pianos by letter.'\n"
+    ),
+    "a compaction that adds to the conversation": (
+        "def compact(client, messages, tools):\n    return client.chat.completions.create(\n"
+        "        model='m', tools=tools, messages=[*messages, {'role': 'user', 'content': 'Summarise.'}])\n"
+    ),
+    "an id for calls, made when they are made": (
+        "import uuid\n\ndef parse_calls(texts):\n    out = []\n    for text in texts:\n"
+        "        out.append({'role': 'tool', 'tool_call_id': text.id, 'content': text.value})\n    return out\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_lookalikes_stay_quiet(name):
+    assert codes({"app.py": QUIET[name]}) == set()
