@@ -61,6 +61,7 @@ class Choices(TypedDict, total=False):
     source: Sequence[str]
     capacity: int | str | None
     host_capacity: int | None
+    host_write: str | None
     eviction: str | None
     replicas: int
     route: str | None

@@ -69,6 +69,9 @@ def check(limits: Limits) -> None:
             )
     if limits.host_capacity is not None and limits.capacity is None:
         raise UsageError("--host-capacity needs --capacity", slug="bad-capacity", hint="A second tier needs a first.")
+    if limits.host_write is not None and limits.host_capacity is None:
+        hint = "It says when the tier on the host gets something."
+        raise UsageError("--host-write needs --host-capacity", slug="bad-capacity", hint=hint)
     if limits.eviction is not None and not is_eviction(limits.eviction):
         raise UsageError(
             f"there is no eviction policy {limits.eviction!r}",
@@ -262,7 +265,8 @@ def _age(engine: Engine, today: dt.date | None) -> Iterator[Note]:
     if old:
         facts = ", ".join(key for key, _ in old)
         text = f"{engine.name}: facts that are {old[0][1]} days old may no longer hold ({facts})"
-        yield Note("old-facts", f"{text}; see prefixlint engine {engine.name}")
+        where = f"prefixlint engine {engine.name}" if engine.name in engines.names() else "prefixlint engine FILE.toml"
+        yield Note("old-facts", f"{text}; see {where}")
 
 
 def _read_marks(log: Log, fleets: Sequence[tuple[Served, Limits]]) -> bool:

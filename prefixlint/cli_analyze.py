@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 _OBJECTS_A_COLLECTION = 100_000  # few enough that what is garbage costs no memory to speak of
 _DECIDING = frozenset((
     "model", "tokenizer", "chat_template", "tokens_from", "block_size", "log_format", "sort", "since",
-    "sample", "warmup", "gpu", "model_config", "kv_dtype", "prices", "capacity", "host_capacity", "eviction",
+    "sample", "warmup", "gpu", "model_config", "kv_dtype", "prices", "capacity", "host_capacity", "host_write",
+    "eviction",
     "replicas", "route", "marks", "cache_key", "ttl",
 ))  # fmt: skip
 """Options that decide what is simulated, which the commands of advice repeat."""

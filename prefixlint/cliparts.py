@@ -93,6 +93,11 @@ def limit_options(command: Command) -> Command:
         ),
         click.option("--host-capacity", metavar="N", help="Tokens of a second tier on the host, for each replica."),
         click.option(
+            "--host-write",
+            type=click.Choice(("write_through", "write_through_selective", "write_back")),
+            help="When that tier gets something: at once, when it was found once, when evicted.",
+        ),
+        click.option(
             "--eviction",
             metavar="POLICY",
             help="lru, lfu, fifo, mru, filo, slru, priority, tlru:1000; opt knows the future.",
@@ -190,6 +195,7 @@ def limits(settings: dict[str, Any]) -> Limits:
     return Limits(
         capacity=None if is_named(settings["capacity"]) else _tokens(settings["capacity"], "--capacity"),
         host_capacity=_tokens(settings["host_capacity"], "--host-capacity"),
+        host_write=settings["host_write"],
         eviction=settings["eviction"],
         replicas=settings["replicas"],
         route=settings["route"],

@@ -190,7 +190,8 @@ class _Engine:
     def _host(self, size: PoolSize) -> Iterator[HostPoint]:
         """Give the curve over tiers behind the pool at hand; nothing where no pool is known.
 
-        What is computed is written through, so that the tier holds what the pool does: the larger of them decides.
+        Where what is computed is written through, the tier holds what the pool does: the larger of them decides. Where
+        it gets what the pool lets go of, they are as one.
         """
         pool = size.simulated[0] if size.simulated is not None else size.have
         everything = size.reach.get(_SHARES[-1])
@@ -200,9 +201,8 @@ class _Engine:
         alone = self.rate(left) or 0.0
         for times in _HOSTS:
             tier = times * pool
-            yield HostPoint(
-                size.engine, pool, tier, self._gib(tier / self._factor), self.rate(max(left, tier)) or 0.0, alone
-            )
+            both = left + tier if self._engine.host_write == "write_back" else max(left, tier)
+            yield HostPoint(size.engine, pool, tier, self._gib(tier / self._factor), self.rate(both) or 0.0, alone)
             if tier >= everything:
                 return
 

@@ -44,7 +44,8 @@ _LOAD_BACK = 10
 class Limits:
     """What caches may hold. Sizes are tokens a replica, times are seconds; None is no limit, or the engine's own.
 
-    `eviction` is one of `caches.choose.EVICTIONS`, `route` one of `routing.ROUTES` (None: round-robin). `from_write`
+    `host_write` is when the tier on the host gets something (see `Engine`; None: as the engine does). `eviction` is one
+    of `caches.choose.EVICTIONS`, `route` one of `routing.ROUTES` (None: round-robin). `from_write`
     counts `ttl` from when an entry was written, and not from its last use. `seed` is for the random route. With
     `spill`, a provider sends what comes faster than its rate to further machines. `marks` are where prompts are marked
     instead of where they mark themselves, and `keys` how requests are keyed: both are for who makes the visits.
@@ -57,6 +58,7 @@ class Limits:
     route: str | None = None
     ttl: float | None = None
     from_write: bool = False
+    host_write: str | None = None
     seed: int = 0
     spill: bool = False
     marks: tuple[Spot, ...] | None = None
@@ -219,8 +221,13 @@ class _Run:
             return Replica(None, None)
         cache = build(engine, capacity, limits.eviction, of_blocks=bool(self._block), host=host)
         self.followed.bounded = cache is not None
-        tier = None if host is None or cache is None else build_tier(engine, host, of_blocks=bool(self._block))
-        return Replica(cache, tier)
+        if host is None or cache is None:
+            return Replica(cache, None)
+        write = limits.host_write or engine.host_write
+        # What the pool lets go of is the newest that the host has: together they are one cache of both their sizes.
+        room = host + (capacity or 0) if write == "write_back" else host
+        tier = build_tier(engine, room, of_blocks=bool(self._block))
+        return Replica(cache, tier, selective=write == "write_through_selective")
 
     def _look_up(self, replica: Replica, visit: Visit, engine: Engine, now: float) -> LifetimeTree | None:
         """Note how far the prompt is found without a limit of memory; give what is stored of its namespace.

@@ -55,11 +55,13 @@ class Visit(NamedTuple):
 class Replica:
     """One replica: its caches, what it was given and what it has stored, and what is still to happen.
 
-    An event is (time, number, what happens, whether a request ends with it).
+    A `selective` host is given what was found at least once. An event is (time, number, what happens, whether a request
+    ends with it).
     """
 
     cache: Cache | None
     host: Tier | None
+    selective: bool = False
     given: dict[Hashable, LifetimeTree] = field(default_factory=dict)
     stored: dict[Hashable, LifetimeTree] = field(default_factory=dict)
     marks: dict[str | None, MarkStore] = field(default_factory=dict)
@@ -167,7 +169,14 @@ class Life:
             if everything.size > self.visit.prompt.size:
                 self.stored.store(everything, time)
         if self.replica.host is not None:
-            self.replica.host.keep(self.visit.namespace, everything)
+            kept = everything[: self._again()] if self.replica.selective else everything
+            self.replica.host.keep(self.visit.namespace, kept)
+
+    def _again(self) -> int:
+        """Give how much of the prompt was there before, in either tier: it is wanted again."""
+        assert self.replica.host is not None
+        own = 0 if self.ticket is None else self.ticket.hit
+        return max(own, self.replica.host.find(self.visit.namespace, self.visit.prompt))
 
 
 def with_output(visit: Visit, engine: Engine) -> Ids:

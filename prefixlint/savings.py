@@ -114,7 +114,14 @@ def _capacity(settings: Settings, form: Shape | None, name: str | None) -> tuple
             slug="no-model-config",
             hint="give the model's config.json with --model-config",
         )
-    return False, int(float(match[1]) * 2**30 / form.kv_bytes_per_token(settings.kv_dtype))
+    tokens = int(float(match[1]) * 2**30 / form.kv_bytes_per_token(settings.kv_dtype))
+    if not tokens:
+        raise UsageError(
+            f"--capacity {settings.capacity} holds no token",
+            slug="bad-capacity",
+            hint="like 400000, 400k, 40GiB or auto",
+        )
+    return False, tokens
 
 
 def block(server: Machine, given: int | None) -> blocksize.Known:

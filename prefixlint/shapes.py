@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from prefixlint import states
@@ -115,7 +115,7 @@ def read_shape(path: Path) -> Shape:
             slug="bad-model-config",
             hint="--model-config wants the config.json that lies beside a model's weights",
         ) from error
-    return shape(config, name=file.parent.name or str(file))
+    return replace(shape(config, name=str(file)), name=file.parent.name or str(file))
 
 
 def shape(config: Any, *, name: str) -> Shape:

@@ -14,6 +14,7 @@ from prefixlint.engines import load
 from prefixlint.errors import ModelError, UsageError
 from prefixlint.shapes import shape
 from prefixlint.states import State
+from tests.toy import model_folder
 
 from .hybridconfigs import (
     DENSE,
@@ -250,3 +251,27 @@ def test_groups_that_gpus_do_not_divide_are_held_by_each():
     state = State("Mamba-2", 1024, 0, 2.0, 256, 3, groups=1, group_inputs=256)
     assert state.page_bytes(1) == 3 * (1024 + 256) * 2
     assert state.page_bytes(4) == 3 * (1024 + 4 * 256) * 2 / 4
+
+
+def test_what_is_wrong_with_a_configuration_names_its_file(tmp_path):
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps({key: value for key, value in DENSE.items() if "heads" not in key}))
+    with pytest.raises(ModelError, match=r"mine\.json has no num_attention_heads"):
+        pipeline.analyze(["x"], pipeline.Options(server=savings.Settings(model_config=str(file))))
+
+
+def test_a_capacity_that_holds_no_token_is_refused_as_it_was_written(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(DENSE))
+    wanted = savings.Settings(model_config=str(tmp_path), capacity="0GiB")
+    with pytest.raises(UsageError, match="0GiB holds no token"):
+        pipeline.analyze(["x"], pipeline.Options(server=wanted))
+
+
+def test_a_model_whose_configuration_is_not_understood_is_analysed_and_that_is_said(tmp_path):
+    folder = model_folder(tmp_path / "model", "word one two three user")
+    (folder / "config.json").write_text(json.dumps({"architectures": ["NewForCausalLM"], "model_type": "new"}))
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps(body) + "\n" for body in LOG))
+    result = pipeline.analyze([str(log)], pipeline.Options(model=str(folder), what_if=()))
+    (note,) = [note for note in result.notes if note.slug == "block-size-unknown"]
+    assert "has no num_hidden_layers" in note.message

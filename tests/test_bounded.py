@@ -8,7 +8,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from prefixlint import engines, pipeline
+from prefixlint import bounded, engines, pipeline
 from prefixlint.cli import main
 from prefixlint.errors import UsageError
 from prefixlint.fleet import Limits
@@ -292,3 +292,8 @@ def test_the_regime_is_the_models(tmp_path, model):
     both = [breakpoints(name, s) for s in range(3) for name in ("gpt-5.6", "gpt-4o")]
     mixed = analyze(str(write_log(tmp_path / "both.jsonl", both)), model).engines[-1]
     assert mixed.cached_tokens == new.cached_tokens + old.cached_tokens
+
+
+def test_a_way_to_write_needs_a_host():
+    with pytest.raises(UsageError, match="--host-write needs --host-capacity"):
+        bounded.check(Limits(capacity=100, host_write="write_back"))

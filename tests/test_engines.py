@@ -261,3 +261,9 @@ def test_the_command():
     assert [e["name"] for e in shown] == ["anthropic"]
     assert shown[0]["facts"]["minimum"]["models"]["claude-opus-4-5*"] == 4096
     assert CliRunner().invoke(main, ["engine", "vlm"]).exit_code == 2
+
+
+def test_names_of_fields_are_shown_as_they_are_written():
+    page = CliRunner().invoke(main, ["engine", "vllm"]).stdout
+    assert "usage.prompt_tokens_details.cached_tokens" in page
+    assert "longest prefix" in page

@@ -52,8 +52,8 @@ def build(
 def build_tier(engine: Engine, capacity: int, *, of_blocks: bool = False) -> Tier | None:
     """Give the host memory of `capacity` elements behind an engine's cache; None where it is part of the cache.
 
-    Everything computed is written through to it, as SGLang's HiCache does by default, and it evicts for itself: leaves
-    of a tree there, blocks elsewhere. ValueError for a capacity that holds no block.
+    It evicts for itself: leaves of a tree, as SGLang's HiCache does, blocks elsewhere. ValueError for a capacity that
+    holds no block.
     """
     if engine.match == "slot":
         return None

@@ -46,11 +46,12 @@ class Engine:
     the end of a prompt is marked without being asked for. Longer prompts are computed, and stored, in steps of
     `prefill_chunk`. `states` says which prefixes a model with states gives back: whole blocks that are as large as a
     state (`page`), multiples of its `chunk`, those that end at a `checkpoint`; None where it is not known. `sized_by`
-    is what set the granularity: the profile, an option, the model or the server. A server of slots has `slots` of them
-    (None: its default). A provider sends requests whose first `head` tokens and key agree to one machine, `rate` of
-    them a minute, and the others to further ones. `formats` and `models` are the logs that show this provider,
-    `instead` the engines that hold for some of its models. The rule of a `usage_only` provider is not known well enough
-    to be simulated. `facts` holds the same with sources.
+    is what set the granularity: the profile, an option, the model or the server. `host_write` is when a second tier on
+    the host gets something: at once, when it was found once, or when the pool lets go of it. A server of slots has
+    `slots` of them (None: its default). A provider sends requests whose first `head` tokens and key agree to one
+    machine, `rate` of them a minute, and the others to further ones. `formats` and `models` are the logs that show this
+    provider, `instead` the engines that hold for some of its models. The rule of a `usage_only` provider is not known
+    well enough to be simulated. `facts` holds the same with sources.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Engine:
     slots: int | None = None
     states: str | None = None
     sized_by: SizedBy = "profile"
+    host_write: str = "write_through"
 
     def with_granularity(self, tokens: int | None, by: SizedBy = "option") -> Engine:
         """Give the same engine with another block or page size; None changes nothing, below 1 is a UsageError."""

@@ -74,7 +74,7 @@ def _fact(key: str, fact: Fact, age: int | None, width: int) -> list[str]:
 
 def _shown(value: str | float | Sequence[str]) -> str:
     if isinstance(value, str):
-        return value.replace("_", " ")
+        return value.replace("_", " ") if value.replace("_", "").isalpha() else value
     if isinstance(value, int | float):
         return f"{value:,}"
     return _listed(value) if value else "nothing"

@@ -23,7 +23,10 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "eviction": ("lru_leaf", "lru_block", "lru_tail", "lru_path", "lru_slot", "unknown"),
     "lifetime": ("memory", "sliding", "from_write", "unknown"),
 }
-_MAYBE: dict[str, tuple[str, ...]] = {"states": ("page", "chunk", "checkpoint")}
+_MAYBE: dict[str, tuple[str, ...]] = {
+    "states": ("page", "chunk", "checkpoint"),
+    "host_write": ("write_through", "write_through_selective", "write_back"),
+}
 _NUMBERS = {
     "granularity": 1,
     "minimum": 0,
