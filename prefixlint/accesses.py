@@ -34,6 +34,8 @@ LIMIT = 400_000
 A repeated log has no more distinct text, so that they would be most of what its analysis holds.
 """
 
+_HASHED = 1 << 16  # blocks whose hashes are held at once
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -47,16 +49,23 @@ class Sample:
     group: int = 0
     groups: int = 1
 
-    def before(self, blocks: int) -> Ints:
+    def before(self, blocks: int) -> NDArray[np.signedinteger]:
         """Count the sampled ones among the first 0, 1, … `blocks` blocks."""
+        counts: NDArray[np.signedinteger] = np.zeros(blocks + 1, np.int32 if blocks < 2**31 else np.int64)
+        for begin in range(0, blocks, _HASHED):
+            until = min(blocks, begin + _HASHED)
+            counts[begin + 1 : until + 1] = counts[begin] + np.cumsum(self._has(begin, until - begin))
+        return counts
+
+    def _has(self, begin: int, blocks: int) -> Bools:
+        """Say of so many blocks from `begin` on which are in the sample."""
         # SplitMix64 (Steele, Lea, Flood 2014) of the block's number
-        x = (np.arange(blocks, dtype=np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        x = np.arange(begin + 1, begin + 1 + blocks, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
             x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
         share = (x ^ (x >> np.uint64(31))) >> np.uint64(11)
         low, high = (int(self.rate * (self.group + edge) / self.groups * 2**53) for edge in (0, 1))
-        inside = (share >= np.uint64(low)) & (share < np.uint64(high))
-        return np.concatenate((np.zeros(1, np.int64), np.cumsum(inside)))
+        return (share >= np.uint64(low)) & (share < np.uint64(high))
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +363,8 @@ def _stream(
     if chosen is not None:
         first = atoms.first[atom]
         ends &= chosen[first + looked] > chosen[first + np.maximum(looked - 1, 0)]
-        size, looked = chosen[first + size] - chosen[first], chosen[first + looked] - chosen[first]
+        held = chosen[first].astype(np.int64)
+        size, looked = chosen[first + size] - held, chosen[first + looked] - held
     return request, atom, size, looked, asked.unit[request], np.where(ends, asked.short[request], 0.0)
 
 
