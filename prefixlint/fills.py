@@ -7,10 +7,30 @@ from typing import NamedTuple
 from prefixlint.prompts import Span
 from prefixlint.resolve import Frame, Resolver
 from prefixlint.sources import _jinja
-from prefixlint.values import Attr, Call, Item, Lit, Name, Op, Template, Value, bare, dotted, text_of
+from prefixlint.values import (
+    Attr,
+    Call,
+    Field,
+    Item,
+    Join,
+    Lit,
+    Loop,
+    Name,
+    Op,
+    Seq,
+    Value,
+    bare,
+    dotted,
+    text_of,
+)
 from prefixlint.wordset import word_set
 
-BRACE_METHODS = word_set("format format_map partial format_prompt format_messages aformat invoke ainvoke")
+_INVOKED = word_set("invoke ainvoke stream astream astream_events astream_log")
+_BATCHED = frozenset(["batch", "abatch"])
+BRACE_METHODS = _INVOKED | word_set(
+    "format format_map partial partial_format format_prompt aformat_prompt format_messages aformat_messages aformat "
+    "batch abatch predict apredict run arun"
+)
 DOLLAR_METHODS = frozenset(["substitute", "safe_substitute"])
 
 
@@ -46,7 +66,10 @@ def fill_of(resolver: Resolver, call: Call, method: str, frame: Frame) -> Fill |
         spread = resolver.spread(call.args[0], frame) if len(call.args) == 1 else {}
         return Fill("percent", tuple((arg, frame) for arg in call.args), spread, at)
     kwargs = keywords(resolver, call, frame)
-    if method in ("invoke", "ainvoke", "format_map") or (method.startswith("render") and call.args):
+    if method in _BATCHED:
+        for arg in call.args[:1]:
+            kwargs.update(resolver.spread(*_first(resolver, arg, frame)))
+    if method in _INVOKED or method == "format_map" or (method.startswith("render") and call.args):
         for arg in call.args[:1]:
             kwargs.update(resolver.spread(arg, frame))
     if method in BRACE_METHODS:
@@ -56,6 +79,14 @@ def fill_of(resolver: Resolver, call: Call, method: str, frame: Frame) -> Fill |
             kwargs.update(resolver.spread(arg, frame))
         return Fill("dollar", (), kwargs, at)
     return Fill("jinja", (), kwargs, at) if method in ("render", "render_async") else None
+
+
+def _first(resolver: Resolver, value: Value, frame: Frame) -> tuple[Value, Frame]:
+    """Give an element of a list that is written out or made by a loop."""
+    held, inner = resolver.resolve(value, frame)
+    if isinstance(held, Seq) and held.items:
+        return held.items[0], inner
+    return (held.body, inner) if isinstance(held, Loop) else (held, inner)
 
 
 def loaded(resolver: Resolver, value: Value, frame: Frame) -> tuple[Value, Frame] | None:
@@ -72,13 +103,16 @@ def loaded(resolver: Resolver, value: Value, frame: Frame) -> tuple[Value, Frame
             lowered, _ = _jinja.lower(text, inner.summary.path)
             return lowered, inner._replace(func="", args={})
         return loaded(resolver, text, inner)
+    read = read_file(resolver, value, frame)
+    if read is not None:
+        return None if isinstance(read, str) else read
     if not any(word in last for word in ("template", "prompt", "load", "read", "render", "open", "instruction")):
         return None
     for arg in (
         *value.args[:2],
         *(item for name, item in value.kwargs if name in ("name", "path", "template", "template_name")),
     ):
-        target = text_of(resolver.resolve(arg, frame)[0])
+        target = path_of(resolver, arg, frame)
         if target and len(target) < 200 and "\n" not in target and " " not in target:
             found = resolver.project.template(target, frame.summary.path)
             if found is not None and found.text is not None:
@@ -86,22 +120,92 @@ def loaded(resolver: Resolver, value: Value, frame: Frame) -> tuple[Value, Frame
     return None
 
 
-def read_file(resolver: Resolver, call: Call, frame: Frame) -> tuple[Lit, Frame] | str | None:
-    """Give the text that `open("x").read()` or `Path("x").read_text()` reads, its file's name where it is not known."""
-    if not isinstance(call.func, Attr) or call.func.name not in ("read", "read_text"):
-        return None
-    base, inner = resolver.resolve(call.func.base, frame)
-    if not isinstance(base, (Call, Op)):
-        return None
-    for arg in reversed(base.args if isinstance(base, Call) else base.operands):
-        target = text_of(resolver.resolve(arg, inner)[0])
+def read_file(resolver: Resolver, call: Call, frame: Frame) -> tuple[Value, Frame] | str | None:
+    """Give the text that a call reads from a file, the file's name where it is not at hand.
+
+    `open("x").read()`, `Path("x").read_text()`, `resources.files("p").joinpath("x").read_text()`, `get_data("p", "x")`.
+    """
+    for value, inner in _opened(resolver, call, frame):
+        target = path_of(resolver, value, inner)
         if target and "." in target and "\n" not in target:
             found = resolver.project.template(target, frame.summary.path)
-            text = found.text if found is not None else None
-            if found is not None and isinstance(text, (Lit, Template)):
-                return text.text if isinstance(text, Template) else text, Frame(found, "", {})
+            if found is not None and found.text is not None:
+                return found.text, Frame(found, "", {})
             return target
     return None
+
+
+def by_name(fills: tuple[Fill, ...]) -> dict[str, tuple[Value, Frame]]:
+    """Give what fills put into a text by the names of its placeholders, whatever signs `replace` looks for."""
+    out: dict[str, tuple[Value, Frame]] = {}
+    for fill in fills:
+        for key, bound in fill.kwargs.items():
+            out.setdefault(key.strip("{}<>[]$%#@ ") if fill.style == "replace" else key, bound)
+    return out
+
+
+def _opened(resolver: Resolver, call: Call, frame: Frame) -> list[tuple[Value, Frame]]:
+    """Give what may name the file that a call reads, the likeliest first; nothing for other calls."""
+    if last_name(call) in _READERS and call.args:
+        return [(call.args[-1], frame)]
+    if not isinstance(call.func, Attr) or call.func.name not in ("read", "read_text", "read_bytes"):
+        return []
+    base, inner = resolver.resolve(call.func.base, frame)
+    if isinstance(base, Call):
+        if isinstance(base.func, Attr) and base.func.name == "open":  # Path("x").open()
+            return [(base.func.base, inner)]
+        if isinstance(base.func, Attr) and base.func.name in _JOINING:
+            return [(base, inner)]
+        return [(arg, inner) for arg in reversed(base.args)]
+    return [(base, inner)] if isinstance(base, Op) else []
+
+
+_READERS = frozenset(["get_data", "load_text", "read_file", "read_text_file"])
+_JOINING = frozenset(["joinpath", "join", "with_name", "with_suffix", "resolve", "absolute", "expanduser", "as_posix"])
+_MAX_PATH = 8
+"""Parts inside parts of a path that are read."""
+
+
+def path_of(resolver: Resolver, value: Value, frame: Frame, depth: int = 0) -> str | None:
+    """Give the end of a path as far as it is known: `prompts/x.md` of `Path(__file__).parent / "prompts" / "x.md"`."""
+    held, inner = resolver.resolve(value, frame)
+    if depth > _MAX_PATH:
+        return None
+    if isinstance(held, Lit):
+        return held.text
+    if isinstance(held, Join):
+        texts = [path_of(resolver, part, inner, depth + 1) for part in held.parts]
+        known = next((at for at in range(len(texts), 0, -1) if texts[at - 1] is None), 0)
+        tail = "".join(text or "" for text in texts[known:])
+        return tail if not known else tail.partition("/")[2] or None
+    if isinstance(held, Field) and not held.conversion and not held.spec:
+        return path_of(resolver, held.value, inner, depth + 1)
+    parts = _components(held)
+    if parts is None:
+        return None
+    tails: list[str] = []
+    for part in reversed(parts):
+        ending = path_of(resolver, part, inner, depth + 1)
+        if ending is None:
+            break
+        tails.insert(0, ending.strip("/"))
+    return "/".join(tail for tail in tails if tail != ".") or None
+
+
+def _components(value: Value) -> tuple[Value, ...] | None:
+    """Give the parts of a path that a call or `/` puts together, None for what is no path."""
+    if isinstance(value, Op):
+        return value.operands if value.name == "/" else None
+    if not isinstance(value, Call):
+        return None
+    if isinstance(value.func, Attr):
+        return (value.func.base, *value.args) if value.func.name in _JOINING - {"join"} else None
+    path = dotted(value.func) or ""
+    if path in ("os.path.join", "posixpath.join", "str") or path.rsplit(".", 1)[-1] in ("Path", "PurePath", "joinpath"):
+        return value.args
+    return (
+        value.args[:1] if path in ("os.path.abspath", "os.path.normpath", "os.fspath", "os.path.expanduser") else None
+    )
 
 
 def called(value: Value) -> str:

@@ -10,27 +10,25 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from prefixlint import placeholders
-from prefixlint.fills import Fill, called, fill_of, keywords, last_name, loaded
+from prefixlint.fills import Fill, called, last_name
 from prefixlint.origins import Judge
 from prefixlint.project import Project
 from prefixlint.prompts import Choice, Hole, Include, Message, Node, Prompt, Repeat, Span
 from prefixlint.reach import is_lone, is_shown
 from prefixlint.render import Renderer
+from prefixlint.renders import Renders
 from prefixlint.resolve import Frame, Resolver
 from prefixlint.sources import Diagnostic, Sink, Summary
 from prefixlint.sources._pyscope import words
 from prefixlint.sources._pysinks import MESSAGE_CLASSES, SYSTEM_KEYS, is_message_call, looks_like_messages
 from prefixlint.speech import is_addressed, is_code
 from prefixlint.values import (
-    Attr,
     Call,
     Either,
     Join,
     Lit,
     Loop,
     Map,
-    Name,
     Seq,
     Star,
     Template,
@@ -42,8 +40,6 @@ from prefixlint.values import (
 
 HISTORY = "history"
 """The role of a gap: messages that the source does not show."""
-MAX_RENDERS = 6
-"""Calls that fill one text and are followed."""
 _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "placeholder": HISTORY}
 _REQUEST_SYSTEM = ("system", "system_prompt", "instructions", "system_instruction", "system_message")
 _ORDER = {"call": 0, "declared": 0, "messages": 1, "text": 2, "hint": 2, "message": 3, "tools": 4, "named": 5}
@@ -71,7 +67,7 @@ def link(project: Project, paths: Iterable[str]) -> Linked:
     judge = Judge(resolver)
     linked = Linked(project, resolver, Renderer(resolver, judge))
     summaries = [summary for path in sorted(paths) if (summary := project.summary(path)) is not None]
-    renders = _Renders(linked, summaries)
+    renders = Renders(linked.renderer)
     covered: set[tuple[str, int]] = set()
     work = [
         (_ORDER[sink.kind], -_size(sink.value), summary, sink)
@@ -128,7 +124,7 @@ def _places(prompt: Prompt) -> Iterator[tuple[str, int]]:
             yield node.span.path, node.span.start
 
 
-def _prompts(linked: Linked, summary: Summary, sink: Sink, renders: _Renders) -> Iterator[Prompt]:
+def _prompts(linked: Linked, summary: Summary, sink: Sink, renders: Renders) -> Iterator[Prompt]:
     frame = linked.frame(summary, sink)
     span = Span(summary.path, sink.start, sink.end)
     if sink.kind == "call":
@@ -137,7 +133,7 @@ def _prompts(linked: Linked, summary: Summary, sink: Sink, renders: _Renders) ->
             yield prompt
     elif sink.kind == "messages":
         for inner in renders.bound(sink, frame):
-            messages = _Messages(linked).read(sink.value, inner)
+            messages = _Messages(linked, renders.of_messages(sink, frame)).read(sink.value, inner)
             if messages:
                 lone = len(messages) == 1 and is_lone(sink, messages)
                 yield Prompt(tuple(messages), span, name=sink.name, lone=lone)
@@ -252,8 +248,9 @@ def _tool_list(linked: Linked, held: Value, frame: Frame, depth: int) -> list[No
 class _Messages:
     """Reads lists of messages."""
 
-    def __init__(self, linked: Linked) -> None:
+    def __init__(self, linked: Linked, filled: Mapping[str, tuple[Value, Frame]] | None = None) -> None:
         self.linked = linked
+        self.filled = dict(filled or {})
         self.depth = 0
 
     def read(self, value: Value, frame: Frame) -> list[Message]:
@@ -311,7 +308,8 @@ class _Messages:
             path = (dotted(held.func) or "").split(".")[-2:]
             role = next((MESSAGE_CLASSES[part] for part in path if part in MESSAGE_CLASSES), "")
             if role:
-                return [Message(role, tuple(self.linked.renderer.render(held, inner)), inner.span(held))]
+                fills = (Fill("brace", (), self.filled, inner.span(held)),) if self.filled else ()
+                return [Message(role, tuple(self.linked.renderer.render(held, inner, fills)), inner.span(held))]
             if is_message_call(held):
                 given = dict(held.kwargs) or {"role": held.args[0], "content": held.args[1]}
                 return [self._of_parts(given, held, inner)]
@@ -334,7 +332,7 @@ class _Messages:
         held, inner = self.linked.resolver.resolve(value, frame)
         if role == HISTORY:
             return Message(HISTORY, (), frame.span(value))
-        fill = Fill("brace", (), {}, inner.span(held))
+        fill = Fill("brace", (), self.filled, inner.span(held))
         fills = (fill,) if isinstance(held, (Lit, Join)) else ()
         return Message(role, tuple(self.linked.renderer.render(held, inner, fills)), frame.span(value))
 
@@ -358,99 +356,3 @@ def _role(value: Value) -> str | None:
     """Give the role that a value names: a string, or a member of an enumeration (`Role.SYSTEM`)."""
     said = text_of(value) or (dotted(value) or "").rsplit(".", 1)[-1].lower()
     return said if said in (*_ROLES, *_ROLES.values(), "system", "developer", "tool") else None
-
-
-class _Renders:
-    """Which calls fill which texts: by the literal, or the file, that their receiver resolves to."""
-
-    def __init__(self, linked: Linked, summaries: list[Summary]) -> None:
-        self.linked = linked
-        self._summaries = summaries
-        self._by_literal: dict[int, list[tuple[Call, Frame, str]]] = defaultdict(list)
-        self._by_file: dict[str, list[tuple[dict[str, tuple[Value, Frame]], Frame]]] = defaultdict(list)
-        self._built = False
-
-    def _build(self) -> None:
-        self._built = True
-        resolver = self.linked.resolver
-        for summary in list(self.linked.project.loaded()):
-            for site in summary.renders:
-                frame = Frame(summary, site.func, None, not site.func)
-                func = site.call.func if isinstance(site.call.func, Attr) else _as_attribute(site.call.func)
-                if func is None:
-                    continue
-                base, inner = resolver.resolve(func.base, frame)
-                call = site.call._replace(func=func)
-                for literal in _literals(base):
-                    self._by_literal[id(literal)].append((call, frame, func.name))
-                found = loaded(resolver, base, inner)
-                if found is not None and found[1].summary.text is found[0]:
-                    fill = fill_of(self.linked.resolver, call, func.name, frame)
-                    if fill is not None:
-                        self._by_file[found[1].summary.path].append((fill.kwargs, frame))
-            for site in summary.calls:
-                frame = Frame(summary, site.func, None, not site.func)
-                found = loaded(resolver, site.call, frame)
-                if found is not None and site.call.kwargs:
-                    kwargs = keywords(resolver, site.call, frame)
-                    self._by_file[found[1].summary.path].append((kwargs, frame))
-
-    def fillings(self, sink: Sink, frame: Frame) -> Iterator[list[Node]]:
-        """Give a text's nodes, once for each call that fills it; with open placeholders if none is known."""
-        if not self._built:
-            self._build()
-        renderer = self.linked.renderer
-        held, inner = self.linked.resolver.resolve(sink.value, frame)
-        if (isinstance(held, (Lit, Join)) and sink.kind == "named") or isinstance(held, Template):
-            literals = list(_literals(held))
-            calls = [call for literal in literals for call in self._by_literal.get(id(literal), ())]
-            seen: set[tuple[str, int]] = set()
-            for call, where, method in calls:
-                key = (where.summary.path, call.start)
-                if key not in seen and len(seen) < MAX_RENDERS:
-                    seen.add(key)
-                    fill = fill_of(self.linked.resolver, call, method, where)
-                    if fill is not None:
-                        yield renderer.render(held, inner, (fill,))
-            if seen:
-                return
-            if isinstance(held, Lit) or (isinstance(held, Join) and all(isinstance(bare(p), Lit) for p in held.parts)):
-                style = placeholders.guess(text_of(held) or "") or "brace"
-                yield renderer.render(held, inner, (Fill(style, (), {}, inner.span(held)),))
-                return
-        if sink.role == "system" and isinstance(held, Lit) and sink.name == "":
-            yield renderer.render(held, inner, (Fill("state", (), {}, inner.span(held)),))
-            return
-        for filled in self.bound(sink, frame):
-            yield renderer.render(sink.value, filled)
-
-    def bound(self, sink: Sink, frame: Frame) -> list[Frame]:
-        """Give the frames in which calls render the file that a sink is; the sink's own frame if none does."""
-        if frame.summary.text is not sink.value:
-            return [frame]
-        if not self._built:
-            self._build()
-        calls = self._by_file.get(frame.summary.path, ())
-        return [frame._replace(func="", args=kwargs) for kwargs, _ in calls[:MAX_RENDERS]] or [frame]
-
-
-def _as_attribute(func: Value) -> Attr | None:
-    """Give `module.CONST.format` as an attribute of `module.CONST`."""
-    if isinstance(func, Name) and "." in func.dotted.strip("."):
-        base, _, method = func.dotted.rpartition(".")
-        return Attr(Name(base, func.start, func.end), method, func.start, func.end)
-    return None
-
-
-def _literals(value: Value) -> Iterator[Lit]:
-    value = bare(value)
-    if isinstance(value, Lit):
-        yield value
-    elif isinstance(value, Template):
-        yield value.text
-    elif isinstance(value, Join):
-        for part in value.parts:
-            yield from _literals(part)
-    elif isinstance(value, Call) and isinstance(value.func, Name):
-        for item in (*value.args[:1], *(v for k, v in value.kwargs if k in ("template", "content"))):
-            yield from _literals(item)

@@ -14,9 +14,10 @@ from itertools import accumulate
 
 from prefixlint import volatility
 from prefixlint.prompts import Hole, Origin, Period, Prompt, Scope, Segment, Span, Text, Volatility, flatten
+from prefixlint.speech import weight
 
 CHARS_PER_TOKEN = 4.0
-"""The usual rule of thumb for English text in current vocabularies."""
+"""The usual rule of thumb for English text in current vocabularies; `speech.weight` measures other scripts by it."""
 LEAD = 40
 """Characters of fixed text before a place that may say what stands there."""
 UNKNOWN_TOKENS = 64
@@ -134,7 +135,7 @@ def _size(segment: Segment) -> float:
     if segment.repeated:
         return 0.0
     if isinstance(node, Text):
-        return len(node.text) / CHARS_PER_TOKEN
+        return weight(node.text) / CHARS_PER_TOKEN
     if isinstance(node, Hole) and node.constant and not node.origins:
         return UNKNOWN_TOKENS if any(map(_is_text_name, node.names)) else 0.0
     return 0.0

@@ -8,13 +8,15 @@ interpolations that lead there, the nearest to the value first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from prefixlint import placeholders
-from prefixlint.fills import Fill, called, fill_of, keywords, loaded, read_file
+from prefixlint.fills import Fill, by_name, called, fill_of, keywords, loaded, read_file
 from prefixlint.origins import Judge
 from prefixlint.prompts import Choice, Hole, Include, Node, Repeat, Span, Text
 from prefixlint.resolve import Frame, Resolver
 from prefixlint.sources import _jinja
+from prefixlint.speech import static_text
 from prefixlint.textmap import offset
 from prefixlint.textual import MAX_NESTING, SAME_FUNCTIONS, SAME_TEXT, TEMPLATE_CLASSES, Texts
 from prefixlint.values import (
@@ -29,6 +31,7 @@ from prefixlint.values import (
     Loop,
     Map,
     Name,
+    Op,
     Param,
     Seq,
     Star,
@@ -39,11 +42,14 @@ from prefixlint.values import (
     dotted,
     text_of,
 )
-from prefixlint.verdicts import Verdict, named, path_named
+from prefixlint.verdicts import Verdict, callable_only, named, path_named
+from prefixlint.volatility import of_call
 
 MAX_STEPS = 6000
 """Values read for one prompt; what comes behind is left out."""
 
+_PHRASE = 200
+"""Characters of fixed text up to which a text that fills a place is a phrase around a value, not a part of its own."""
 _OF_ELEMENTS = frozenset(["clock", "date", "age", "random", "counter"])
 
 _TEXT_ARGUMENTS = ("content", "template", "text", "prompt", "prompt_template")
@@ -135,6 +141,9 @@ class Renderer:
         if template.style == "jinja":
             return self._literal(template.text, frame, (fill._replace(style="jinja"), *fills[1:]), via)
         parts = placeholders.parts(template.text.text, template.style)
+        if fill.style == "replace":
+            fill = fill._replace(style=template.style, kwargs=by_name(fills))
+            return self._filled(template.text, parts, frame, fill, (), via)
         return self._filled(template.text, parts, frame, fill, fills[1:], via)
 
     def _replaced(self, lit: Lit, fill: Fill) -> list[placeholders.Part]:
@@ -195,9 +204,21 @@ class Renderer:
     def _bound(
         self, bound: tuple[Value, Frame], part: placeholders.Part, span: Span, via: tuple[Span, ...]
     ) -> list[Node]:
-        value, frame = bound
+        value, frame = self._called(*bound)
         field = Field(value, part.conversion, part.spec, value.start, value.end)
         return self._place(value, frame, (frame.span(value), *via), span, field=field, name=part.name or "")
+
+    def _called(self, value: Value, frame: Frame) -> tuple[Value, Frame]:
+        """Give the call of a function that fills a place: templates of frameworks call it whenever they are filled."""
+        held = bare(value)
+        if isinstance(held, Op) and held.name == "lambda":
+            return value, frame._replace(frozen=False)
+        if isinstance(held, Name):
+            found = self.project.definition(held.dotted, frame.summary)
+            known = found is None and of_call(held.dotted) is not None and callable_only(held.dotted)
+            if known or (found is not None and found.kind == "func"):
+                return Call(held, (), (), value.start, value.end), frame._replace(frozen=False)
+        return value, frame
 
     # ------------------------------------------------------------------ values in a place
 
@@ -215,7 +236,8 @@ class Renderer:
         """Render what stands in a place: text is written out, anything else is a hole."""
         held, inner = self.resolver.resolve(value, frame)
         if self._texts.is_text(held, inner) and not self._texts.is_value(held, inner, frame, name):
-            return self.render(held, inner, fills, (span, *via))
+            nodes = self.render(held, inner, fills, (span, *via))
+            return _named(nodes, name, span) if name and len(static_text(nodes)) <= _PHRASE else nodes
         verdict = self.judge.judge(field if field is not None else value, frame)
         names = tuple(dict.fromkeys(each for each in (name, called(value), called(held)) if each))
         if not verdict.origins and not verdict.constant and name:
@@ -260,7 +282,7 @@ class Renderer:
         if found_file is not None:
             text, of_file = found_file
             of_file = of_file._replace(args=keywords(self.resolver, call, frame))
-            return self.render(text, of_file, fills, (frame.span(call), *via))
+            return self._in_file(text, of_file, fills, (frame.span(call), *via))
         return self._place(call, frame, via, frame.span(call), fills=fills)
 
     def _method(
@@ -277,6 +299,8 @@ class Renderer:
         fill = fill_of(self.resolver, call, method, frame)
         if fill is not None:
             base, inner = self.resolver.resolve(func.base, frame)
+            if isinstance(base, Call) and isinstance(read_file(self.resolver, base, inner), str):
+                return None  # a text that is not at hand: what is put into it stands somewhere in it
             wants_file = method.startswith("render") or not self._texts.is_text(base, inner)
             found_file = loaded(self.resolver, base, inner) if wants_file else None
             if found_file is not None:
@@ -285,7 +309,7 @@ class Renderer:
                     return self.render(text, of_file._replace(args=fill.kwargs), fills, via)
                 return self.render(text, of_file._replace(args=fill.kwargs), (fill, *fills), via)
             return self.render(base, inner, (fill, *fills), via) if self._texts.is_text(base, inner) else None
-        return self._file(call, frame)
+        return self._file(call, frame, fills, via)
 
     def _of_class(
         self, call: Call, path: str, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]
@@ -331,14 +355,23 @@ class Renderer:
 
     # ------------------------------------------------------------------ files
 
-    def _file(self, call: Call, frame: Frame) -> list[Node] | None:
+    def _file(self, call: Call, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]) -> list[Node] | None:
         """Render what `open("x").read()` gives: the file's text, or text of unknown length."""
         found = read_file(self.resolver, call, frame)
         if found is None:
             return None
         if isinstance(found, str):
             return [Hole((found,), (), frame.span(call), constant=True)]
-        return self.render(*found)
+        text, inner = found
+        if not fills:
+            return self.render(text.text if isinstance(text, Template) else text, inner, (), via)
+        return self._in_file(text, inner, fills, (frame.span(call), *via))
+
+    def _in_file(self, text: Value, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]) -> list[Node]:
+        """Render a file's text; one whose placeholders are known is filled by their names."""
+        if isinstance(text, (Lit, Template)):
+            return self.render(text, frame, fills, via)
+        return self.render(text, frame._replace(args={**by_name(fills), **(frame.args or {})}), (), via)
 
     # ------------------------------------------------------------------ sequences
 
@@ -411,6 +444,22 @@ class Renderer:
     def verdict(self, value: Value, frame: Frame) -> Verdict:
         """Give why a value changes."""
         return self.judge.judge(value, frame)
+
+
+def _named(nodes: Sequence[Node], name: str, span: Span) -> list[Node]:
+    """Let a place that a phrase fills stand for the values in it of which only names, or nothing, are known."""
+    return [_said(node, name, span) for node in nodes]
+
+
+def _said(node: Node, name: str, span: Span) -> Node:
+    if isinstance(node, Choice):
+        return Choice(tuple(tuple(_said(each, name, span) for each in branch) for branch in node.branches), node.span)
+    if not isinstance(node, Hole) or node.constant or any(origin.evidence == "flow" for origin in node.origins):
+        return node
+    names = tuple(dict.fromkeys((name, *node.names)))
+    return replace(
+        node, names=names, origins=named(name).origins or node.origins, span=span, bound=(node.span, *node.bound)
+    )
 
 
 def _ordered(node: Node) -> Node:

@@ -18,6 +18,7 @@ from prefixlint.values import (
     Either,
     Elem,
     Item,
+    Lit,
     Map,
     Name,
     Op,
@@ -29,11 +30,23 @@ from prefixlint.values import (
     children,
     text_of,
 )
+from prefixlint.wordset import word_set
 
-_FILLING = (".substitute", ".safe_substitute", ".format", ".format_map", ".replace")
-"""How calls of methods that fill the places of a text end."""
 MAX_DEPTH = 40
 """Names and calls followed one after the other for one value."""
+OF_TEXTS = word_set(
+    "format format_map substitute safe_substitute render render_async partial partial_format replace strip lstrip "
+    "rstrip join invoke ainvoke format_prompt aformat_prompt format_messages aformat_messages aformat get pop copy "
+    "read_text read"
+)
+"""Methods by which a constant becomes a text, or gives one: `CONST.format(…)` is then read as a call on what it holds.
+Other calls on a constant of the project are as often those of a module or class."""
+
+
+MAX_ENTRIES = 40
+"""Texts of a table, any of which an unknown key may choose."""
+_LONG = 80
+"""Characters from which an entry of a table is a text of its own, not a word."""
 
 
 class Frame(NamedTuple):
@@ -83,18 +96,41 @@ class Resolver:
         if isinstance(value, Item):
             return self._item(value, frame)
         if isinstance(value, Call):
-            found = self.callee(value, frame)
-            if found is not None and found[0].returns is not None and frame.depth < MAX_DEPTH:
-                return found[0].returns, self.entered(value, frame, *found)
-            return self._of_constant(value, frame)
+            return self._called(value, frame)
         return None
+
+    def _called(self, value: Call, frame: Frame) -> tuple[Value, Frame] | None:
+        """Give what a function of the project returns; `mapping.get(key)` is read as `mapping[key]`."""
+        base = self.resolve(value.func.base, frame) if isinstance(value.func, Attr) else None
+        found = self.callee(value, frame, base)
+        if found is not None and found[0].returns is not None and frame.depth < MAX_DEPTH:
+            return found[0].returns, self.entered(value, frame, *found)
+        if base is None:
+            return self._of_constant(value, frame)
+        held, inner = base
+        if isinstance(held, Map) and isinstance(value.func, Attr) and value.func.name == "get" and value.args:
+            return self._entry(held, inner, self.resolve(value.args[0], frame)[0])
+        return None
+
+    def given(self, value: Value, frame: Frame) -> Value:
+        """Give what a caller of a function without arguments gets: frameworks call functions that stand for a text."""
+        if isinstance(value, Op) and value.name == "lambda":
+            body: Value = value.operands[0]
+            return body
+        if isinstance(value, Name):
+            found = self.project.definition(value.dotted, frame.summary)
+            if found is not None and found.kind == "func":
+                return self.resolve(Call(value, (), (), value.start, value.end), frame)[0]
+        return value
 
     def _of_constant(self, value: Call, frame: Frame) -> tuple[Value, Frame] | None:
         """Read `module.CONST.format(…)` as a method of the text that the constant holds."""
         func = value.func
-        if not isinstance(func, Name) or not func.dotted.endswith(_FILLING):
+        if not isinstance(func, Name):
             return None
         base, _, method = func.dotted.rpartition(".")
+        if method not in OF_TEXTS or not base.strip("."):
+            return None
         found = self.project.definition(base, frame.summary)
         if found is None or found.kind != "const":
             return None
@@ -119,6 +155,8 @@ class Resolver:
 
     def _attribute(self, value: Attr, frame: Frame) -> tuple[Value, Frame] | None:
         base, inner = self.resolve(value.base, frame)
+        if isinstance(base, Lit) and value.name == "value":  # of a member of an enumeration: strings have none
+            return base, inner
         if isinstance(base, Name) and base is not value.base:
             return Name(f"{base.dotted}.{value.name}", value.start, value.end), inner
         found = self.instance(base, inner)
@@ -138,18 +176,30 @@ class Resolver:
         base, inner = self.resolve(value.base, frame)
         key, _ = self.resolve(value.key, frame)
         if isinstance(base, Map):
-            wanted = text_of(key)
-            for entry in reversed(base.entries):
-                if wanted is not None and text_of(entry[0]) == wanted:
-                    return entry[1], inner
+            return self._entry(base, inner, key)
         if isinstance(base, Seq) and isinstance(key, Const) and isinstance(key.value, int) and base.kind != "set":
             items = base.items
             if -len(items) <= key.value < len(items) and not any(isinstance(item, Star) for item in items):
                 return items[key.value], inner
         return None
 
-    def callee(self, call: Call, frame: Frame) -> tuple[Function, Definition] | None:
-        """Give the function of the project that a call calls."""
+    def _entry(self, held: Map, frame: Frame, key: Value) -> tuple[Value, Frame] | None:
+        """Give the entry of a key; one of all texts of a table where the key is not known."""
+        wanted = text_of(key)
+        if wanted is not None:
+            found = (entry[1] for entry in reversed(held.entries) if text_of(entry[0]) == wanted)
+            return next(((value, frame) for value in found), None)
+        values = tuple(value for _, value in held.entries)
+        if not 0 < len(values) <= MAX_ENTRIES or not all(
+            map(_is_long, (self.resolve(value, frame)[0] for value in values))
+        ):
+            return None
+        return Either(values, held.start, held.end), frame
+
+    def callee(
+        self, call: Call, frame: Frame, of: tuple[Value, Frame] | None = None
+    ) -> tuple[Function, Definition] | None:
+        """Give the function of the project that a call calls; `of` is what it is a method of, where that is known."""
         found: Definition | None = None
         func = call.func.value if isinstance(call.func, Var) else call.func
         if isinstance(func, Param):
@@ -160,7 +210,7 @@ class Resolver:
                 return None
             found = self.project.definition(func.dotted, frame.summary)
         elif isinstance(func, Attr):
-            base, inner = self.resolve(func.base, frame)
+            base, inner = of or self.resolve(func.base, frame)
             cls = self.instance(base, inner)
             if cls is not None:
                 found = self.project.member(cls.summary, cls.name, func.name)
@@ -203,6 +253,10 @@ class Resolver:
         elif isinstance(held, Call) and isinstance(held.func, Name) and held.func.dotted == "dict":
             out.update((name, (item, inner)) for name, item in held.kwargs if name != "**")
         return out
+
+
+def _is_long(value: Value) -> bool:
+    return len(text_of(value) or "") >= _LONG
 
 
 def _shallow(value: Value) -> list[Value]:

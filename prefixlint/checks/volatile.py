@@ -26,7 +26,7 @@ NAME = "volatile"
 _ACCIDENTS = frozenset({"order", "object", "json", "selection"})
 """Kinds that nobody wants to change: wherever they stand, they are mistakes."""
 
-UNKNOWN_FLOOR = 150
+UNKNOWN_FLOOR = 80
 """Static tokens that must follow a place of which nothing is known: then it is worth a remark whatever fills it."""
 CONTENT_FLOOR = 8
 """Static tokens that must follow request data: fewer are its frame (a closing tag, a colon), not shared text."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -87,8 +88,26 @@ def _fstring(node: ast.JoinedStr, scope: Scope) -> Value:
             parts.append(Field(value, conversion, spec or "", *place))
             position = place[1]
         elif isinstance(part, ast.Constant) and isinstance(part.value, str):
-            parts.append(Lit(part.value, position, position))
+            parts.append(Lit(part.value, position, position, _left_open(part.value, position, end, scope)))
     return Join(tuple(parts), start, end)
+
+
+_DOUBLED = re.compile(r"\{[a-zA-Z_][\w.]*\}")
+
+
+def _left_open(text: str, start: int, end: int, scope: Scope) -> tuple[tuple[int, int], ...]:
+    """Map the fixed text of an f-string to bytes where it holds placeholders that a later call fills: `{{name}}`."""
+    if scope.override is not None or "{" not in text:
+        return ()
+    marks = [(0, start)]
+    position = start
+    for match in _DOUBLED.finditer(text):
+        found = scope.module.data.find(b"{%b}" % match[0].encode(), position, end)
+        if found < 0:
+            break
+        position = found + len(match[0].encode()) + 2
+        marks += [(match.start(), found), (match.start() + 1, found + 2), (match.end(), position)]
+    return tuple(marks) if len(marks) > 1 else ()
 
 
 def _name(node: ast.Name, scope: Scope) -> Value:
@@ -146,6 +165,8 @@ def _binary(node: ast.BinOp, scope: Scope) -> Value:
         repeated = _repeated(left, right) or _repeated(right, left)
         if repeated is not None:
             return repeated
+    if isinstance(node.op, ast.BitOr) and isinstance(bare(left), Map):  # {"now": clock} | prompt
+        scope.note_call(Call(Attr(right, "invoke", *scope.at(node.right)), (left,), (), start, end), renders=True)
     return Op(_OPERATORS.get(type(node.op), "?"), (left, right), start, end)
 
 
@@ -323,7 +344,7 @@ def _bind_attribute(target: ast.Attribute, value: Value, scope: Scope) -> None:
     if isinstance(target.value, ast.Name) and scope.cls and target.value.id in (scope.selfname, "cls"):
         scope.env[f"{scope.selfname}.{target.attr}"] = value
         scope.module.add_constant(f"{scope.cls}.{target.attr}", value)
-    _pysinks.of_attribute(target.attr, value, scope)
+    _pysinks.of_attribute(lower(target.value, scope), target.attr, value, scope)
 
 
 def _bind_item(target: ast.Subscript, value: Value, scope: Scope) -> None:
@@ -331,7 +352,7 @@ def _bind_item(target: ast.Subscript, value: Value, scope: Scope) -> None:
     start, end = scope.at(target)
     _pysinks.of_store(base, key, value, (start, end), scope)
     if isinstance(target.value, ast.Name):
-        held = bare(base)
+        held = bare(scope.env.get(target.value.id, base))  # a module's name is not followed elsewhere
         if isinstance(held, Map):
             kept = tuple(entry for entry in held.entries if entry[0] is None or text_of(entry[0]) != text_of(key))
             scope.env[target.value.id] = Map((*kept, (key, value)), held.start, held.end)

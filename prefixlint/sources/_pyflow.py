@@ -22,6 +22,7 @@ from prefixlint.values import (
     Join,
     Lit,
     Loop,
+    Map,
     Name,
     Op,
     Seq,
@@ -53,7 +54,18 @@ def _assign(node: ast.Assign, scope: Scope) -> None:
 
 def _annotated(node: ast.AnnAssign, scope: Scope) -> None:
     if node.value is not None:
-        bind(node.target, lower(node.value, scope), scope)
+        bind(node.target, _default(lower(node.value, scope)), scope)
+
+
+def _default(value: Value) -> Value:
+    """Give the default of a field of a model or dataclass: `Field(default="…")`, `field(default_factory=lambda: …)`."""
+    if not isinstance(value, Call) or (dotted(value.func) or "").rsplit(".", 1)[-1] not in ("Field", "field"):
+        return value
+    given = dict(value.kwargs)
+    held: Value | None = given.get("default", given.get("default_factory", value.args[0] if value.args else None))
+    if isinstance(held, Op) and held.name == "lambda":
+        held = held.operands[0]
+    return held if held is not None and isinstance(bare(held), (Lit, Join, Call)) else value
 
 
 def _augmented(node: ast.AugAssign, scope: Scope) -> None:
@@ -179,6 +191,18 @@ def _write(held: Value, call: Call) -> Value:
     return Join((*parts, call.args[0]), held.start, call.end)
 
 
+def _update(held: Value, call: Call) -> Value:
+    inner = bare(held)
+    given: tuple[tuple[Value | None, Value], ...] = tuple(
+        (Lit(name, value.start, value.start) if name != "**" else None, value) for name, value in call.kwargs
+    )
+    given += tuple((None, arg) for arg in call.args)
+    if isinstance(inner, Call) and dotted(inner.func) == "dict" and not inner.args:
+        entries = tuple((Lit(name, value.start, value.start), value) for name, value in inner.kwargs if name != "**")
+        inner = Map(entries, inner.start, inner.end)
+    return Map((*inner.entries, *given), inner.start, inner.end) if isinstance(inner, Map) else held
+
+
 def _sort(held: Value, call: Call) -> Value:
     return Call(Name("sorted", call.start, call.end), (held,), (), call.start, call.end)
 
@@ -189,6 +213,7 @@ _MUTATIONS: dict[str, Callable[[Value, Call], Value]] = {
     "insert": _insert,
     "write": _write,
     "sort": _sort,
+    "update": _update,
 }
 
 

@@ -7,10 +7,11 @@ import re
 import sys
 
 from prefixlint.sources._pyscope import Scope, words
-from prefixlint.speech import IMPERATIVE, LONG
+from prefixlint.speech import IMPERATIVE, LONG, weight
 from prefixlint.values import (
     Attr,
     Call,
+    Const,
     Either,
     Elem,
     Field,
@@ -68,10 +69,17 @@ WINDOWS = frozenset(["ConversationBufferWindowMemory", "ConversationTokenBufferM
 _CHANGES = frozenset(["append", "insert", "extend", "pop"])
 """Methods that change a list of messages."""
 TEMPLATE_CLASSES = frozenset(["PromptTemplate", "FewShotPromptTemplate", "ChatPromptTemplate", "StringPromptTemplate"])
-RENDERS = word_set(
+_FILLED = word_set(
     "format format_map render render_async substitute safe_substitute partial invoke ainvoke "
     "format_prompt format_messages replace %"
 )
+"""Methods that give a text with its places filled."""
+RENDERS = _FILLED | word_set(
+    "partial_format stream astream astream_events batch abatch predict apredict aformat_prompt aformat_messages aformat"
+)
+"""These, and those that fill a text and send it."""
+_RUNS = frozenset(["run", "arun"])
+"""Methods that fill a chain's template where they have keywords."""
 PROMPT_WORDS = word_set("prompt prompts system instruction instructions persona backstory preamble sysprompt")
 _WEAK_WORDS = word_set("template message messages context text header head intro summary guidelines rules")
 _TOOLS = re.compile(r"(?:^|_)tools$|(?:^|_)tool_(?:list|schemas|definitions|specs)$", re.IGNORECASE)
@@ -126,9 +134,11 @@ def of_call(call: Call, scope: Scope) -> None:
         scope.sink("messages" if messages else "text", call)
     elif last in _SYSTEM_METHODS:
         for arg in call.args:
-            scope.sink("text", arg, "system")
+            held = bare(arg)
+            for item in held.items if isinstance(held, Seq) else (arg,):
+                scope.sink("text", item, "system")
     for arg in call.args:
-        if looks_like_messages(arg):
+        if looks_like_messages(arg) and owner not in TEMPLATE_CLASSES and last not in TEMPLATE_CLASSES:
             scope.sink("messages", arg)
     _inline(call, last, path, scope)
     if scope.module.declared.sinks:
@@ -136,7 +146,7 @@ def of_call(call: Call, scope: Scope) -> None:
     changes = last in _CHANGES and call.args
     if changes or last in WINDOWS or any(key in CACHE_KEYS for key, _ in call.kwargs):
         scope.sink("call", call, name=last)
-    if (isinstance(func, Attr) and last in RENDERS) or (
+    if (isinstance(func, Attr) and (last in RENDERS or (last in _RUNS and call.kwargs))) or (
         isinstance(func, Name) and last in RENDERS and "." in path.strip(".")
     ):
         scope.note_call(call, renders=True)
@@ -209,9 +219,7 @@ def is_message_call(call: Call) -> bool:
 def _blocks(value: Value) -> bool:
     """Tell whether a value is a list of content blocks: `[{"type": "text", "text": …}]`."""
     held = bare(value)
-    return isinstance(held, Seq) and any(
-        isinstance(bare(item), Map) and {"type", "text"} <= map_keys(bare(item)) for item in held.items
-    )
+    return isinstance(held, Seq) and any({"type", "text"} <= map_keys(bare(item)) for item in held.items)
 
 
 def map_keys(value: Value) -> set[str]:
@@ -236,12 +244,31 @@ def of_dict(value: Map, scope: Scope) -> None:
         _keywords(tuple(pair for pair in pairs if pair[0] not in PROMPT_KEYS), scope)
 
 
-def of_attribute(name: str, value: Value, scope: Scope) -> None:
+def of_attribute(base: Value, name: str, value: Value, scope: Scope) -> None:
     """Note `x.system_message = value` and the like."""
     if name in SYSTEM_KEYS and is_text(value):
         scope.sink("text", value, "system", name)
+    elif name in ("content", "text") and _is_in_history(base) and is_text(value):
+        scope.sink("named", value, "system" if _is_first(base) else "text", name)
     elif _says_prompt(name, scope) and not words(name) & _NOT_TEXT and is_text(value):
         scope.sink("named", value, name=name)
+
+
+def _is_in_history(value: Value) -> bool:
+    """Tell whether a value is a message of a list of messages: `messages[0]`, `self.history[-1].content[0]`."""
+    while isinstance(value, (Item, Attr, Var)):
+        if isinstance(value, Item) and words((dotted(value.base) or "").rsplit(".", 1)[-1]) & _HISTORY_WORDS:
+            return True
+        value = value.value if isinstance(value, Var) else value.base
+    return False
+
+
+def _is_first(value: Value) -> bool:
+    while isinstance(value, (Item, Attr)):
+        if isinstance(value, Item) and not isinstance(value.base, (Item, Attr)):
+            return isinstance(value.key, Const) and value.key.value == 0
+        value = value.base
+    return False
 
 
 def of_store(base: Value, key: Value, value: Value, at: tuple[int, int], scope: Scope) -> None:
@@ -249,6 +276,8 @@ def of_store(base: Value, key: Value, value: Value, at: tuple[int, int], scope: 
     text = text_of(key)
     if text in ("content", "tool_calls", "arguments", "reasoning_content", "role", "text"):
         scope.sink("store", Seq("tuple", (base, key, value), *at), name=text)
+        if text in ("content", "text") and _is_in_history(base) and is_text(value):
+            scope.sink("named", value, "system" if _is_first(base) else "text", name=text)
     elif text is not None:
         _keywords(((text, value),), scope)
     elif {"role", "content"} <= map_keys(bare(value)):
@@ -308,7 +337,9 @@ def of_names(env: dict[str, Value], before: dict[str, Value], scope: Scope, *, e
             continue
         said = words(name.rsplit(".", 1)[-1])
         prompt = _says_prompt(name, scope)
-        if is_text(value) or (prompt and _sum_of_parts(value)):
+        if prompt and isinstance(value, Map):
+            _of_table(name, value, scope)
+        elif is_text(value) or (prompt and _sum_of_parts(value)):
             if said & _NOT_TEXT and not said & {"prompt"}:
                 continue
             if prompt or _imperative(value) or (scope.module.prompt_file and name.isupper()):
@@ -323,6 +354,16 @@ def of_names(env: dict[str, Value], before: dict[str, Value], scope: Scope, *, e
             and getattr(value, "kind", "") not in ("set", "dict")
         ):
             scope.sink("tools", value, SENT if _holds_tools(value) else "text", name=name)
+
+
+def _of_table(name: str, table: Map, scope: Scope, depth: int = 0) -> None:
+    """Note the texts of a table of prompts: `PROMPTS = {"grade": "…"}`, by language or by model too."""
+    for key, value in table.entries[:_MAX_ELEMENTS]:
+        entry = f"{name}.{text_of(key) or ''}".rstrip(".")
+        if isinstance(value, Map) and depth < 2:  # by language and by task
+            _of_table(entry, value, scope, depth + 1)
+        elif not isinstance(value, (Var, Name, Param)) and is_text(value):
+            scope.sink("named", value, "text", name=entry)
 
 
 def of_class(scope: Scope) -> None:
@@ -442,12 +483,12 @@ def is_text(value: Value, depth: int = 0) -> bool:
             return isinstance(base, Lit)
         if value.func.name == "replace" and value.args and _PLACEHOLDER.match(text_of(value.args[0]) or ""):
             return True
-        return value.func.name in (*RENDERS, "strip", "rstrip", "lstrip") and (
+        return value.func.name in (*_FILLED, "strip", "rstrip", "lstrip") and (
             is_text(base, depth + 1) or (isinstance(base, (Name, Attr, Item)) and value.func.name != "replace")
         )
     if isinstance(value, Call) and isinstance(value.func, Name) and value.args:
         last = value.func.dotted.rsplit(".", 1)[-1]
-        if last in ("dedent", "str", "cleandoc", "Template", *TEMPLATE_CLASSES):
+        if last in ("dedent", "str", "cleandoc", "Template", *TEMPLATE_CLASSES) or last.endswith("Prompt"):
             return is_text(value.args[0], depth)
     if isinstance(value, Call) and isinstance(value.func, Name):
         return value.func.dotted.endswith((".format", ".render", ".substitute", ".safe_substitute"))
@@ -459,7 +500,7 @@ def _imperative(value: Value) -> bool:
     texts: list[str] = []
     _static(value, texts, 0)
     text = " ".join(texts)
-    return len(text) >= LONG and IMPERATIVE.search(text) is not None
+    return weight(text) >= LONG and IMPERATIVE.search(text) is not None
 
 
 def _static(value: Value, out: list[str], depth: int) -> None:

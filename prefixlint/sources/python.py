@@ -22,7 +22,8 @@ _WORDS = (
     *(b'"role"', b"'role'", b'"description"', b"'description'", b"Messages", b"MESSAGES", b"INSTRUCTION"),
     *(b"ackstory", b"ersona", b"SamplingParams", b"input_schema", b"cache_control", b"as_completed", b"presigned"),
     *(b"role=", b"prefix_caching", b"radix_cache", b"WindowMemory"),
-    *(b"ystemMessage", b"ystem_message", b"ystem_Message", b"ystemmessage"),
+    *(b"ystemMessage", b"ystem_message", b"ystem_Message", b"ystemmessage", b"You are a"),
+    *(text.encode() for text in ("你是", "请根据", "あなたは", "당신은")),
 )
 """Words without which no Python file holds a prompt, the frequent ones first. A plain search for each is several times
 as fast as one pattern for all."""
