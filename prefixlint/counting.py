@@ -7,6 +7,7 @@ A stand-in tokenizer is never exact; its counts are scaled, request by request, 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,11 @@ from prefixlint.table import UNKNOWN, Table, by_value
 Counts = NDArray[np.int64]
 Factors = NDArray[np.float64]
 
+_MOST = 1 << 24  # bytes of an answer: a server's metrics are some 100 kB
+_BLOCKS = (
+    ("vllm", "/metrics", re.compile(r'^vllm:cache_config_info\{[^}\n]*\bblock_size="(\d{1,9})"', re.MULTILINE)),
+    ("sglang", "/get_server_info", re.compile(r'"page_size":\s*(\d{1,9})\b')),
+)
 _TIMEOUT = 60  # seconds; a server that tokenizes one prompt answers in milliseconds
 
 
@@ -127,6 +133,19 @@ def server_tokens(url: str, *, token: str | None = None) -> Callable[[Request], 
     return ask
 
 
+def served_block(url: str) -> tuple[str, int] | None:
+    """Ask a running vLLM or SGLang server for the tokens of its blocks or pages: its engine and those, None: not told.
+
+    vLLM tells it as a label of its metrics, SGLang in its settings.
+    """
+    base = url.rstrip("/").removesuffix("/v1")
+    for engine, path, pattern in _BLOCKS:
+        found = pattern.search(_text(f"{base}{path}"))
+        if found is not None and int(found[1]):
+            return engine, int(found[1])
+    return None
+
+
 def _question(request: Request) -> dict[str, Any]:
     content = request.content
     if isinstance(content, Text):
@@ -142,6 +161,21 @@ def _question(request: Request) -> dict[str, Any]:
     if request.params.get("chat_template_kwargs"):
         question["chat_template_kwargs"] = request.params["chat_template_kwargs"]
     return question
+
+
+def _text(url: str) -> str:
+    """Give what a server answers; nothing where it does not."""
+    import urllib.error
+    import urllib.request
+
+    try:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT) as response:  # noqa: S310 - the scheme was checked
+            return str(response.read(_MOST).decode("utf-8", "replace"))
+    except urllib.error.HTTPError as error:
+        error.close()
+    except (OSError, ValueError):
+        pass
+    return ""
 
 
 def _post(url: str, body: dict[str, Any], token: str | None) -> dict[str, Any]:

@@ -292,7 +292,7 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
         files=run.files,
         server=run.server,
         limits=options.limits,
-        block=savings.block(run.server, options.block_size),
+        block=savings.block(run.server, options.block_size, _asked(options)),
         by_server=bool(options.tokens_from),
         today=options.today,
     )
@@ -316,6 +316,11 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
     if not isinstance(log, _Files):  # advice is given on logs, which a command can name
         return analysis
     return _advised(run, options, done, account=account, analysis=analysis, paths=log.paths)
+
+
+def _asked(options: Options) -> tuple[str, int] | None:
+    """Give the blocks of the server that counts tokens, where that is one and nobody said what they are."""
+    return counting.served_block(options.tokens_from) if options.tokens_from and options.block_size is None else None
 
 
 def _material(

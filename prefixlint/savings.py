@@ -124,10 +124,20 @@ def _capacity(settings: Settings, form: Shape | None, name: str | None) -> tuple
     return False, tokens
 
 
-def block(server: Machine, given: int | None) -> blocksize.Known:
-    """Say what the settings tell of the blocks of engines; `given` is what the user says they are."""
+def block(server: Machine, given: int | None, asked: tuple[str, int] | None = None) -> blocksize.Known:
+    """Say what the settings tell of the blocks of engines.
+
+    `given` is what the user says they are, `asked` what a running server of an engine does.
+    """
+    name, tokens = asked or (None, None)
     return blocksize.Known(
-        given=given, shape=server.shape, tp=server.tp, kv_dtype=server.kv_dtype, unread=server.unread
+        given=given,
+        server=name,
+        served=tokens,
+        shape=server.shape,
+        tp=server.tp,
+        kv_dtype=server.kv_dtype,
+        unread=server.unread,
     )
 
 

@@ -412,6 +412,12 @@ def tokenizing_server():
             self.end_headers()
             self.wfile.write(answer)
 
+        def do_GET(self):
+            known = PAGES.get(self.path)
+            self.send_response(404 if known is None else 200)
+            self.end_headers()
+            self.wfile.write((known or "").encode())
+
         def log_message(self, *args):
             pass
 
@@ -422,6 +428,27 @@ def tokenizing_server():
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+PAGES: dict[str, str] = {}  # what the server of a test answers besides
+
+
+@pytest.mark.parametrize(
+    ("page", "text", "engine", "block"),
+    [
+        ("/metrics", '# HELP x\nvllm:cache_config_info{block_size="4",cpu="None"} 1.0\n', "vllm", 4),
+        ("/get_server_info", '{"model_path": "m", "page_size": 2, "x": 1}', "sglang", 2),
+        ("/metrics", 'vllm:cache_config_info{block_size="0"} 1.0', "vllm", None),
+    ],
+)
+def test_blocks_are_those_of_the_server_that_counts(log, tokenizing_server, monkeypatch, page, text, engine, block):
+    monkeypatch.setitem(PAGES, page, text)
+    result = analyze(log, "--tokens-from", tokenizing_server[0])
+    (found,) = [one for one in result["engines"] if one["engine"] == engine]
+    assert (found["granularity_by"], found["granularity"]) == (("server", block) if block else ("profile", 16))
+    assert any("as its server says" in note["message"] for note in result["notes"]) == bool(block)
+    asked = analyze(log, "--tokens-from", tokenizing_server[0], "--block-size", "3")
+    assert {one["granularity"] for one in asked["engines"]} == {3}
 
 
 def test_token_ids_can_come_from_the_running_server(log, tokenizing_server):
