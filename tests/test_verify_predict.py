@@ -163,3 +163,12 @@ def test_the_first_differing_token(ours, theirs):
     else:
         assert ours[:at] == theirs[:at]
         assert ours[at : at + 1] != theirs[at : at + 1]
+
+
+def test_vllm_has_one_block_less_than_it_counts_and_not_two():
+    """As the server counts: six blocks, of which it keeps one; five hold a prompt of two and one of three."""
+    about = About("vllm", "vLLM", "vllm", block_size=4, capacity_tokens=6 * 4)
+    sent = [one(range(9)), one(range(100, 112)), one(range(9))]
+    assert [p.cached for p in predict(sent, cache_of(about), one_by_one=True)] == [0, 0, 8]
+    less = cache_of(replace(about, capacity_tokens=5 * 4))
+    assert predict(sent, less, one_by_one=True)[2].cached < 8

@@ -28,12 +28,14 @@ EVICTING = [
     for page in ("1", "16")
 ]
 VLLM = Case("vllm")
+# 4,224 tokens; vLLM wants room for one prompt of the longest length
+VLLM_EVICTING = Case("vllm", ("--num-gpu-blocks-override", "132", "--max-model-len", "4096"))
 LLAMA = Case("xllamacpp", ("n_parallel=4", "kv_unified=1", "cache_ram_mib=0"))
 
 
 @pytest.fixture(scope="session")
 def servers():
-    found = Servers([*WHOLE, *EVICTING, VLLM, LLAMA])
+    found = Servers([*WHOLE, *EVICTING, VLLM, VLLM_EVICTING, LLAMA])
     yield found
     found.close()
 
@@ -126,6 +128,14 @@ def test_vllm(servers, verify, log):
         assert result["prediction"]["block_size"] == 32
         assert 0.3 < cold < warm < 1
         is_explained(verify(VLLM, url, log, "--concurrency", "4"))
+
+
+def test_vllm_with_a_pool_that_is_too_small(servers, verify, log):
+    with servers.running(VLLM_EVICTING) as url:
+        result = verify(VLLM_EVICTING, url, log, "--flush")
+        cold, warm = is_equal(result)
+        assert result["prediction"]["capacity_tokens"] == 132 * 32
+        assert abs(warm - cold) < 0.1  # what was served before is gone
 
 
 def test_llama_cpp_serves_what_its_slots_hold(servers, verify, log):

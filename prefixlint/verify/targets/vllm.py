@@ -48,8 +48,8 @@ def about(server: Server) -> About:
         model=models[0].get("id") if models else None,
         flags={key: value for key, value in sorted(config.items()) if value not in ("None", "") and key != "engine"},
         block_size=size,
-        # block 0 is the null block, which no prompt is stored in
-        capacity_tokens=(blocks - 1) * size if blocks and size else None,
+        # as the server prints it: with block 0, the null block, which a simulation of the pool sets aside itself
+        capacity_tokens=blocks * size if blocks and size else None,
         context=_bodies.number(models[0].get("max_model_len")) if models else None,
         caches=caches,
         tokenizes=True,
