@@ -83,12 +83,17 @@ def link(project: Project, paths: Iterable[str]) -> Linked:
         except RecursionError:
             linked.problems.append(Diagnostic(summary.path, 0, "too-deep", "nested too deeply to be followed"))
             continue
-        for prompt in (replace(each, shown=is_shown(sink, each)) for each in prompts):
+        for prompt in (replace(each, shown=is_shown(sink, each), once=_is_once(sink)) for each in prompts):
             places = set(_places(prompt))
             if places and not places <= covered:
                 covered |= places
                 linked.prompts[summary.path].append(prompt)
     return linked
+
+
+def _is_once(sink: Sink) -> bool:
+    """Tell whether a sink stands where an object is made."""
+    return sink.func.rsplit(".", 1)[-1] in ("__init__", "__post_init__")
 
 
 _DEPTH = 20

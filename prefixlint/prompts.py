@@ -153,8 +153,9 @@ class Prompt:
     """What one call sends, as far as the source shows it.
 
     `tools` stand before the messages, as engines render them. `continues` says that a history of unknown length follows
-    the system part or the last message shown. `lone` says that the source shows one message of a conversation, without
-    those before it. `shown` says that the source shows a model to read it; otherwise only names and shapes say so.
+    the system part or the last message shown. `once` says that it is made where its object is, for a whole session.
+    `lone` says that the source shows one message of a conversation, without those before it. `shown` says that the
+    source shows a model to read it; otherwise only names and shapes say so.
     """
 
     messages: tuple[Message, ...]
@@ -164,6 +165,7 @@ class Prompt:
     name: str = ""
     lone: bool = False
     shown: bool = True
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

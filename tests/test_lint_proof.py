@@ -216,3 +216,69 @@ def test_a_clock_behind_a_system_text_says_when_something_happened(messages, wor
     made = f'{{"role": "user", "content": f"It is {{datetime.now()}}. {LONG}"}}'
     text = f"{NOW}def f(history, q):\n    return client.chat(messages={messages.format(M=made)})\n"
     assert levels({"a.py": text}, "PFX101") == {word}
+
+
+@pytest.mark.parametrize(
+    ("function", "text", "word"),
+    [
+        ("__init__", f"{LONG} It is {{now}}.", "info"),
+        ("__init__", f"It is {{now}}. {LONG}", "error"),
+        ("ask", f"{LONG} It is {{now}}.", "error"),
+    ],
+)
+def test_a_clock_at_the_end_of_what_is_made_for_a_session_costs_little(function, text, word):
+    made = text.replace("{now}", "{datetime.now()}")
+    text = f'{NOW}class Chat:\n    def {function}(self, q):\n        self.messages = [{{"role": "system", "content": f"{made}"}}, {ASK}]\n'
+    assert levels({"a.py": text}, "PFX101") == {word}
+
+
+def test_a_name_that_is_given_another_value_means_two_texts():
+    text = (
+        'def f(self, history, q):\n    text = f"Speak as {q}."\n    messages = [{"role": "system", "content": "Rules: " + text}, *history]\n'
+        '{}    messages.append({"role": "system", "content": text})\n    return messages\n'
+    )
+    assert "PFX404" not in codes({"a.py": text.replace("{}", '    text = f"Remind of {q}."\n')})
+
+
+def test_results_of_calls_to_tools_are_no_tool_definitions():
+    text = "import concurrent.futures\ndef run_tools(self, calls, pool):\n    results = []\n    {}    return results\n"
+    loop = "for done in concurrent.futures.as_completed([pool.submit(self.run_tool_task, c) for c in calls]):\n        results.append(done.result())\n"
+    assert levels({"a.py": text.format(loop)}, "PFX304") <= {"info"}
+    assert levels({"a.py": text.format(loop)}, "PFX408") == {"info"}
+
+
+@pytest.mark.parametrize(("end", "fires"), [("\n", True), ("\\n", False)])
+def test_a_chat_template_copied_out_of_json_is_not_judged(end, fires):
+    turn = "{{ '<|' + message['role'] + '|> ' + message['content'] + eos_token }}"
+    text = end.join(
+        [
+            "{% for message in messages %}",
+            turn,
+            "{% endfor %}",
+            "{% if add_generation_prompt %}",
+            "{{ '<|assistant|><think>' }}",
+            "{% endif %}",
+        ]
+    )
+    assert ("PFX603" in codes({"chat_template.jinja": text})) is fires
+
+
+@pytest.mark.parametrize("name", ["TEXT", "texts.TEXT"])
+def test_a_constant_is_filled_where_it_is_formatted(name):
+    files = {
+        "texts.py": f'TEXT = "{RULES} It is {{when}}. {RULES}"\n',
+        "a.py": f'{NOW}import texts\nfrom texts import TEXT\ndef f(q):\n    return [{{"role": "system", "content": {name}.format(when=datetime.now())}}, {ASK}]\n',
+    }
+    (found,) = [each for each in findings(files)[0] if each.severity.word == "error"]
+    assert "at token 28 of the system message" in found.message
+    assert found.tokens_at_risk == 26
+
+
+@pytest.mark.parametrize(("given", "word"), [("enriched_prompt = add(q)", "info"), ("now = clock()", "error")])
+def test_a_value_that_stands_somewhere_in_a_text_of_another_file_has_no_position(given, word):
+    name = given.partition(" ")[0]
+    files = {
+        "more.py": f"{NOW}def clock():\n    return datetime.now()\ndef add(text):\n    return apply(text, str(datetime.now())) + str(datetime.now())\n",
+        "a.py": f'from more import add, clock\ndef f(q):\n    {given}\n    return [{{"role": "system", "content": f"{{{name}}} {RULES}"}}, {ASK}]\n',
+    }
+    assert levels(files, "PFX101") == {word}

@@ -28,7 +28,6 @@ from prefixlint.values import (
     Slice,
     Star,
     Value,
-    Var,
     bare,
     dotted,
     text_of,
@@ -202,8 +201,8 @@ def literals(value: Value) -> set[str]:
     return {value.text} if isinstance(value, Lit) else set()
 
 
-def named_parts(value: Value) -> set[str]:
+def named_parts(value: Value) -> list[Value]:
     """Give the names that stand in a concatenation."""
     held = bare(value)
     parts = held.parts if isinstance(held, Join) else (value,)
-    return {name for part in parts if isinstance(part, (Var, Name)) or dotted(part) if (name := dotted(part))}
+    return [part for part in parts if dotted(part)]

@@ -344,8 +344,7 @@ def _ephemeral(context: Context) -> Iterator[Hit]:
             if not isinstance(bare(sent), Join) or id(part) in kept_whole:
                 continue
             for kept in stored.get((summary.path, sink.func), ()):
-                name = dotted(kept)
-                if name is not None and name in named_parts(sent):
+                if dotted(kept) is not None and any(_is_same(kept, part) for part in named_parts(sent)):
                     yield (
                         frame.span(part),
                         "the text sent is not the text stored: on the next turn this message differs",
@@ -361,6 +360,13 @@ def _sent_parts(stored: Value) -> Iterator[Value]:
 def _is_newest(key: Value) -> bool:
     held = bare(key)
     return isinstance(held, Const) and held.value == -1
+
+
+def _is_same(kept: Value, sent: Value) -> bool:
+    """Tell whether two uses of a name mean one value: a name may be given another between them."""
+    if dotted(kept) != dotted(sent):
+        return False
+    return not (isinstance(kept, Var) and isinstance(sent, Var)) or bare(kept)[-2:] == bare(sent)[-2:]
 
 
 def _shape_flip(context: Context) -> Iterator[Hit]:
@@ -421,12 +427,16 @@ def _completion_order(context: Context) -> Iterator[Hit]:
         returned = [function.returns for function in summary.functions.values() if function.returns is not None]
         for part in (part for value in returned for part in walk(value)):
             if isinstance(part, Loop) and _completes(bare(part.source)):
-                yield Frame(summary).span(part.source), "results stand in the order in which the calls finished"
+                # whether they become messages, and stay in that order, is not shown
+                yield Frame(summary).span(part.source), _FINISHED, Severity.INFO
     for _, sink, frame in sinks(context, "message"):
         for part in walk(sink.value) if sink.loop and _is_result(sink.value) else ():
             source = bare(part.source) if isinstance(part, Elem) else None
             if isinstance(source, Call) and last_name(source) == "as_completed":
-                yield frame.span(source), "results stand in the order in which the calls finished"
+                yield frame.span(source), _FINISHED
+
+
+_FINISHED = "results stand in the order in which the calls finished"
 
 
 def _is_result(message: Value) -> bool:

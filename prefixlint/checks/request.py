@@ -179,7 +179,8 @@ def _schema(context: Context) -> Iterator[Hit]:
             if isinstance(held, Map):
                 made = [part for part in walk(held) if isinstance(part, Loop) and part.kind in ("dict", "list")]
             if any(_varies(part) for part in made):
-                yield inner.span(held), "the output schema is built on each call"
+                # that it is made on each call does not say that it is another one each time; a log does
+                yield inner.span(held), "the output schema is built on each call", Severity.INFO
 
 
 def _varies(value: Value) -> bool:

@@ -19,6 +19,7 @@ from prefixlint.placement import CONTENT, HEAD, Place
 from prefixlint.prompts import Period, Span
 from prefixlint.reach import is_aside
 from prefixlint.sources._pyscope import words
+from prefixlint.sources._pysinks import PROMPT_WORDS
 from prefixlint.speech import IMPERATIVE, static_text
 
 NAME = "volatile"
@@ -170,10 +171,13 @@ def _costs(place: Place) -> bool:
 
     Facts that stay for as long as a process runs, and the order of a folder that nobody writes to, are the same in all
     requests of a server. Outside system text only clocks count, and in a template fresh ids: what else changes there is
-    what the request is about, and behind a system text what happened in its course.
+    what the request is about, and behind a system text what happened in its course. What is made for a session costs
+    only what other sessions would share behind it.
     """
     kind, origin = place.origin.kind, place.origin
     if (kind == "environment" and origin.volatility.period <= Period.PROCESS) or _is_listing(place):
+        return False
+    if _is_somewhere(place):
         return False
     if place.role not in HEAD:
         if place.role == "text" and not place.group.path.endswith(_CODE):
@@ -181,7 +185,7 @@ def _costs(place: Place) -> bool:
         first = place.prompt.messages[0].role == place.role
         clock = kind in _NEVER_ASKED - {"random"} and not origin.frozen
         return clock and first and place.behind >= TEXT_FLOOR and _speaks(place)
-    if origin.frozen and place.behind < SHARED_FLOOR:
+    if (origin.frozen and place.behind < SHARED_FLOOR) or (place.prompt.once and place.behind < place.before):
         return False
     if place.role == "tools" or place.history or kind not in _OF_A_SESSION:
         return True
@@ -191,6 +195,12 @@ def _costs(place: Place) -> bool:
 def _is_listing(place: Place) -> bool:
     """Tell whether an order is that of a folder's files."""
     return place.origin.kind == "order" and place.origin.label.rstrip("()").rsplit(".", 1)[-1] in _LISTINGS
+
+
+def _is_somewhere(place: Place) -> bool:
+    """Tell whether a value from another file stands somewhere in a text that is not followed: `{enriched_prompt}`."""
+    span, names = place.origin.span, place.hole.names
+    return span is not None and span.path != place.span.path and bool(names) and bool(words(names[0]) & PROMPT_WORDS)
 
 
 def _speaks(place: Place) -> bool:

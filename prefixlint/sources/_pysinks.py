@@ -109,7 +109,10 @@ _DEFINITION = _SCHEMAS | word_set(
 _MAX_ELEMENTS = 200
 """Elements of a list that are looked at for tools."""
 _PASSED_ON = word_set("as_completed list tuple sorted set reversed gather chain")
-_OF_CALLS = word_set("call calls result results name names message messages choice id ids")
+_OF_CALLS = word_set(
+    "call calls result results name names message messages choice id ids task run execute simulate invoke response "
+    "output outputs submit"
+)
 """Words that make of a tool one of its calls, or what it gave."""
 _MODEL_WORDS = word_set(
     "agent agents llm llms chat model models assistant assistants create generate complete completion completions "

@@ -33,6 +33,8 @@ _PLACE = re.compile(r'"(chat_template|template)"\s*:\s*(?=")')
 _ESCAPE = re.compile(
     r"\\r\\n|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]+", re.DOTALL
 )
+_COPIED = re.compile(r"[%}]\}\\n")
+"""A line end that is an escape, outside of expressions: a string copied out of JSON, whose escapes would be printed."""
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 
 
@@ -59,6 +61,8 @@ def summarize(file: SourceFile) -> Summary:
         return Summary(path=file.path, kind=NAME, diagnostics=(decoded,))
     text, marks = decoded
     whole = Lit(text, marks[0][1], len(file.data), marks)
+    if file.suffix != ".json" and _COPIED.search(text):
+        return Summary(path=file.path, kind=NAME)
     if file.suffix != ".json":
         comments = [
             (offset(whole, m.start()), offset(whole, m.end())) for m in re.finditer(r"\{#.*?#\}", text, re.DOTALL)
