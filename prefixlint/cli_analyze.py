@@ -69,7 +69,7 @@ _DECIDING = frozenset((
 @click.option("--requests-out", metavar="FILE", help="Write one JSON line for each request.")
 @click.option("--export", metavar="FILE", help="Write an anonymous trace of block ids (Mooncake's form, 512 tokens).")
 @click.option("--export-salt", metavar="TEXT", help="Make ids that agree between the exports with this secret.")
-@console.output_options(("text", "json", "sarif", "github", "markdown", "html"))
+@console.output_options(cliparts.report_formats())
 @console.guarded
 def analyze(logs: tuple[str, ...], **settings: Any) -> None:
     """Say what a prefix cache could serve of the requests in LOG, what it cannot, and where prompts part.

@@ -42,7 +42,7 @@ def _words(value: str | None) -> tuple[str, ...] | None:
 @click.option("--config", "config_file", metavar="FILE", help="Configuration, instead of the project's own.")
 @click.option("--force-exclude", is_flag=True, help="Leave out excluded files even when they are named.")
 @click.option("--no-cache", is_flag=True, help="Read every file again.")
-@console.output_options(("text", "json", "sarif", "github", "markdown", "html"))
+@console.output_options(cliparts.FORMATS)
 @console.guarded
 def check(paths: tuple[str, ...], **options: Any) -> None:
     """Find what changes at the head of prompts, and so breaks the prefix cache, in PATHS (default: here).

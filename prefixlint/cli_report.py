@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from prefixlint import console
+from prefixlint import cliparts, console
 from prefixlint.errors import UsageError
 
 if TYPE_CHECKING:
     from prefixlint.reports import Look
 
-_ALL = ("html", "json", "markdown", "text", "sarif", "github")
-_FORMATS = {"analyze": _ALL, "check": _ALL, "verify": ("html", "json", "markdown", "text")}
+_ALL = cliparts.report_formats()
+_FORMATS = {"analyze": _ALL, "check": cliparts.FORMATS, "verify": ("text", "json", "markdown", "html")}
 """What each command writes, and so what is made of its saved results; of others only the JSON is."""
 _MOST = 8 << 20  # bytes of a source file whose lines are shown again
 
@@ -62,14 +62,10 @@ def _rendered(result: dict[str, Any], kind: str, form: str, look: Look) -> str:
         from prefixlint.reports import json
 
         return json.dump(result)
-    if form == "html":
-        from prefixlint.reports import html
+    if form in ("html", "markdown"):  # these are made of the JSON
+        from prefixlint.reports import html, markdown
 
-        return html.document(result)
-    if form == "markdown":
-        from prefixlint.reports import markdown
-
-        return markdown.document(result)
+        return html.document(result) if form == "html" else markdown.document(result)
     if kind == "verify":
         from prefixlint import runs
         from prefixlint.reports import _verify

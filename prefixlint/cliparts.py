@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import math
 import os
+import pkgutil
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -26,7 +28,17 @@ _MOST_TOKENS = 1e15  # of a pool: exact in floats of 64 bits, and more than all 
 _MOST_IN_BLOCK = 1 << 30  # so that products with it stay in integers of 64 bits
 _MOST_DIGITS = 18  # of a whole number that fits in 64 bits
 
+FORMATS = ("text", "json", "sarif", "github", "markdown", "html")
+"""What a result with findings is shown as."""
+
 BLOCK_SIZE = click.IntRange(min=1, max=_MOST_IN_BLOCK)
+
+
+def report_formats() -> tuple[str, ...]:
+    """Give the formats of `analyze`: the modules of `reports/`, by their names, since a module there is a format."""
+    folder = str(Path(__file__).parent / "reports")
+    found = {module.name for module in pkgutil.iter_modules([folder]) if not module.name.startswith("_")}
+    return (*(name for name in FORMATS if name in found), *sorted(found.difference(FORMATS)))
 
 
 def completing(names: Callable[[], Iterable[str]]) -> Any:

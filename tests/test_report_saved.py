@@ -200,8 +200,8 @@ def test_a_form_that_does_not_fit_is_refused_alike(project):
     for saved, form, known in (
         ("explained.json", "html", "json"),
         ("explained.json", "text", "json"),
-        (ROOT / "fixtures" / "verify" / "embedded.json", "sarif", "html, json, markdown, text"),
-        (ROOT / "fixtures" / "verify" / "embedded.json", "github", "html, json, markdown, text"),
+        (ROOT / "fixtures" / "verify" / "embedded.json", "sarif", "text, json, markdown, html"),
+        (ROOT / "fixtures" / "verify" / "embedded.json", "github", "text, json, markdown, html"),
     ):
         done = run("report", saved, "--format", form, code=2)
         assert f"which has no {form} form" in done.stderr
