@@ -52,6 +52,18 @@ class _Lazy(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, _, text) in _COMMANDS.items()])
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; what a wrong word of the command line is quoted as must not be obeyed by a terminal."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            from prefixlint.console import harmless
+
+            said = error.format_message()
+            if harmless(said) == said:
+                raise
+            raise click.UsageError(harmless(said), error.ctx) from None
+
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Find a command, and name the nearest one where there is none."""
         try:

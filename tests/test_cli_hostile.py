@@ -220,3 +220,14 @@ def test_a_fault_of_the_command_is_not_taken_for_one_of_a_file_that_it_writes(tm
     assert caught.value is fault
     assert not failed
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["record", "report", "explain", "probe", "rule", "schema", "check"])
+@pytest.mark.parametrize(
+    "words", [("a\x1b[31m\u202e", "b\u202e", "c\x9b"), ("--o\u202e\x1b[31mpt",)], ids=["names", "option"]
+)
+def test_a_wrong_word_is_shown_and_not_obeyed(command, words):
+    done = CliRunner().invoke(main, [command, *words])
+    assert done.exit_code != 0
+    assert done.stderr
+    assert not set("\x1b\u202e\x9b") & set(done.output)
