@@ -31,6 +31,8 @@ _SAME = frozenset(
     "json order shape space ids cleared edited stamped calls role reasoning attachment".split()  # noqa: SIM905  # short
 )
 """Kinds whose advice is to send what was sent before: nothing in it is new."""
+_NEW = frozenset("text retrieval environment value appended inserted schema tools".split())  # noqa: SIM905  # short
+"""Kinds whose texts are long and other ones on each request, so that they count as new whatever stands behind them."""
 _MOVED = frozenset({"PFX203"})
 """Rules of content that stays the same and stands elsewhere on the next turn."""
 
@@ -50,19 +52,35 @@ def pairs(findings: Sequence[LogFinding]) -> dict[int, Pair]:
 
     `Pair.finding` is the number of the finding. Each request has at most one.
     """
-    found = {}
+    found: dict[int, tuple[Sighting, int]] = {}
+    behind: dict[int, set[int]] = {}
     for number, finding in enumerate(findings):
         for sighting in finding.sightings:
-            if sighting.first and sighting.partner is not None:
-                found[sighting.row] = Pair(sighting.partner, _difference(finding, sighting), number, turn=sighting.turn)
-    return found
+            if sighting.partner is None:
+                continue
+            if sighting.first:
+                found[sighting.row] = sighting, number
+            else:
+                behind.setdefault(sighting.row, set()).add(number)
+    return {
+        row: Pair(
+            first.partner,
+            _difference(findings[number], first, [findings[n] for n in behind.get(row, ())]),
+            number,
+            turn=first.turn,
+        )
+        for row, (first, number) in found.items()
+        if first.partner is not None
+    }
 
 
-def _difference(finding: LogFinding, sighting: Sighting) -> Difference:
+def _difference(finding: LogFinding, sighting: Sighting, behind: Sequence[LogFinding]) -> Difference:
+    """Say what parts a request from its partner: at the first difference, and by the causes that stand behind it."""
     sibling = not sighting.turn
+    every = [finding, *behind]
     return Difference(
-        rewritten=finding.kind in _SAME,
-        moved=finding.rule.code in _MOVED,
+        rewritten=any(one.kind in _SAME for one in every) and not any(one.kind in _NEW for one in every),
+        moved=any(one.rule.code in _MOVED for one in every),
         opening=sighting.opening if sibling and sighting.tail is None else None,
         tail=sighting.tail if sibling else None,
     )

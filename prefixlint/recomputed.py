@@ -178,23 +178,23 @@ def _served(ours: _Text, theirs: _Text, prompt: int, difference: Difference) -> 
     k = _first(ours, theirs)
     end = len(ours.keys) if difference.opening is None else _head_end(ours, k, difference.opening)
     parts = k < min(prompt, end) and not (k == prompt - 1 and _begins(ours.ids(k), theirs.ids(k)))
-    pairing = _paired(ours, theirs, k, end if parts else k, moved=difference.moved)
+    pairing = _paired(ours, theirs, k, end if parts else k, difference)
     if difference.opening is None:
         pairing.follow_end(ours, theirs, prompt)
     starts = np.concatenate(([0], np.cumsum(ours.sizes))).astype(np.int64).tolist()
     yield from ((starts[i], ours.sizes[i]) for i in pairing.whole)
     new: Sequence[int] = range(pairing.ahead, len(ours.keys)) if difference.moved else ()
+    changed = () if difference.rewritten else pairing.open
     if difference.rewritten:
         yield from ((starts[i], ours.sizes[i]) for i in pairing.open)
-    else:
-        paired = min(len(pairing.open), len(pairing.unused))
-        passages = _Passages(theirs, pairing.unused)
-        for number, index in enumerate([*pairing.open, *new]):
-            ids = ours.ids(index)
-            mask = passages.covered(ids) if ids.size >= _RUN else np.zeros(ids.size, np.bool_)
-            if number < paired:
-                _mark_ends(ids, theirs.ids(pairing.unused[number]), mask, ours.segments)
-            yield starts[index], mask
+    paired = min(len(changed), len(pairing.unused))
+    passages = _Passages(theirs, pairing.unused)
+    for number, index in enumerate([*changed, *new]):
+        ids = ours.ids(index)
+        mask = passages.covered(ids) if ids.size >= _RUN else np.zeros(ids.size, np.bool_)
+        if number < paired:
+            _mark_ends(ids, theirs.ids(pairing.unused[number]), mask, ours.segments)
+        yield starts[index], mask
     if pairing.ahead < len(ours.keys) and not new:
         yield starts[pairing.ahead], _goes_on(ours, theirs, pairing)
 
@@ -213,8 +213,13 @@ def _begins(ids: Ids, start: Ids) -> bool:
     return common(ids, start) == start.size
 
 
-def _paired(ours: _Text, theirs: _Text, k: int, end: int, *, moved: bool) -> _Pairing:
-    """Pair the pieces from `k` on, up to `end`; with `end` at `k` nothing parts the two but that one goes on."""
+def _paired(ours: _Text, theirs: _Text, k: int, end: int, difference: Difference) -> _Pairing:
+    """Pair the pieces from `k` on, up to `end`; with `end` at `k` nothing parts the two but that one goes on.
+
+    Where content was both rewritten and moved, what comes again behind much that is new was moved, and what is new
+    there was not rewritten.
+    """
+    moved, rewritten = difference.moved, difference.rewritten
     places: dict[int | bytes, list[int]] = {}
     for index in range(k, len(theirs.keys)):
         places.setdefault(theirs.keys[index], []).append(index)
@@ -230,7 +235,9 @@ def _paired(ours: _Text, theirs: _Text, k: int, end: int, *, moved: bool) -> _Pa
         at = held.pop(next((n for n, i in enumerate(held) if i > partner), 0))
         whole[index] = at
         # what stands before other old text and comes again behind new text was sent once more, not moved
-        stays = at > partner or (ours.sizes[index] >= _RUN and (moved or new <= _TRIVIAL))
+        stays = at > partner or (ours.sizes[index] >= _RUN and ((moved and not rewritten) or new <= _TRIVIAL))
+        if moved and rewritten and new > _RUN + 2 * sum(theirs.sizes[partner + 1 : at]):
+            stays = False
         if ours.sizes[index] > _TRIVIAL and stays:
             last, partner, new = index, at, 0
     used = {at for index, at in whole.items() if index <= last}

@@ -546,3 +546,27 @@ def test_what_a_rule_stumbles_over_is_kept_for_later(monkeypatch):
     assert observer.fault == "ZeroDivisionError at x:7"
     observer.see_taken(observer.taken(request, 1, 0))
     assert observer.findings(rulebook.rules()) == []
+
+
+def test_a_text_of_which_both_ends_change_is_still_that_of_the_conversation(tmp_path):
+    def head(turn):
+        return f"x-relay-meta: build={turn}.2; sum={turn:05x};\n{RULES}" + "\nReminder: use the list." * turn
+
+    found = check(tmp_path, conversation(head, turns=4))
+    assert codes(found) == ["PFX110", "PFX407"]
+    grown = next(f for f in found if f.rule.code == "PFX407")
+    assert grown.values == ("", "Reminder: use the list.")
+
+
+def test_what_is_changed_in_messages_that_a_window_keeps():
+    history = [m for k in range(6) for m in (user(f"question {k} " + "word " * 20), assistant(f"answer {k} " * 9))]
+    bodies = []
+    for turn in range(2):
+        kept = [dict(m) for m in history[2 * turn : 2 * turn + 6]]
+        for message in kept[1:4:2]:
+            message["content"] += " (read)" * turn
+        bodies.append({"messages": [system(RULES), *kept, user(f"new {turn}")]})
+    found = _history.compare(*(_view(body["messages"], row) for row, body in enumerate(bodies)))
+    assert found.relation == "window"
+    assert found.hits[0].code == "PFX402"
+    assert [(hit.code, hit.at.path) for hit in found.hits[1:]] == [("PFX401", f"messages[{n}].content") for n in (2, 4)]

@@ -71,6 +71,21 @@ def test_the_first_of_two_causes_takes_the_loss_of_a_request(pair, tmp_path):
     assert lost[pair[0]] >= 0.9 * truth[kind]
 
 
+MEETING = [
+    (9104, ("PFX401", "PFX203")),  # an old result is cleared, and behind it a block moves
+    (6, ("PFX203", "PFX303")),  # calls are written anew before the block that moves
+]
+
+
+@pytest.mark.parametrize(("seed", "codes"), MEETING, ids=lambda v: "+".join(v) if isinstance(v, tuple) else str(v))
+def test_causes_that_meet_in_one_request_are_all_found_and_cost_no_more_than_they_do(seed, codes, tmp_path):
+    planted = Planted(seed, ("+".join(codes),), 120, clean=1)
+    result, counts = replayed(tmp_path / "log.jsonl", planted.bodies())
+    assert sorted(f.rule.code for f in result.findings) == sorted(codes)
+    truth = true_losses(planted, counts, tmp_path)
+    assert sum(f.tokens_lost["sglang"] for f in result.findings) == pytest.approx(truth["+".join(codes)], rel=NEAR)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_without_causes_nothing_is_found(seed, tmp_path):
     assert found(planting.planted(seed, 300).mended(), tmp_path) == []

@@ -102,6 +102,17 @@ def test_a_fix_gives_what_the_log_without_the_cause_has(code, tmp_path):
         assert total(result, engine, rule=code).hit_rate == pytest.approx(rate, abs=0.005)
 
 
+def test_each_of_two_fixes_undoes_its_own_changes_of_a_history(tmp_path):
+    """Results are cleared and a block moves in the same requests: mending one leaves the other as it is."""
+    planted = planting.Planted(9104, ("PFX401+PFX203",), 120, clean=1)
+    result = pipeline.analyze([str(planted.write(tmp_path / "log.jsonl"))], pipeline.Options(what_if=("all",)))
+    for code in ("PFX401", "PFX203"):
+        clean = planted.without(code).write(tmp_path / "clean.jsonl")
+        without = rates(pipeline.analyze([str(clean)], pipeline.Options(why=0)))
+        for engine, rate in without.items():
+            assert total(result, engine, rule=code).hit_rate == pytest.approx(rate, abs=0.001)
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_the_written_log_has_the_rate_that_was_told_and_no_cause_any_more(seed, tmp_path):
     path = planting.planted(seed, 250, least=2).write(tmp_path / "log.jsonl")

@@ -49,6 +49,7 @@ _TELLING = _STRONG | {"identity", "counter", "json", "order"}
 _MANY = 6  # differences of siblings from which on they are two texts and not one with values
 _STATIC = 1_600  # characters of shared text behind a changing one that are worth to be moved ahead of it
 _SHARED = 48  # characters; two texts that share so many at their ends come from one template, however long they are
+_GROWN = 3  # characters more at the end of a text from which on it has grown
 _TOOLS = 5  # tools whose changed definitions are told apart
 _FOUND = frozenset({"facts", "memories", "context", "retrieved", "sources", "documents", "passages", "knowledge"})
 _DIGITS = re.compile(r"\d+")
@@ -65,7 +66,13 @@ def alike(earlier: View, later: View) -> bool:
         return True
     back = bodies.common_prefix(a[::-1], b[::-1])
     shared = front + min(back, size - front)
-    return shared * 3 >= size or shared >= _SHARED
+    return shared * 3 >= size or shared >= _SHARED or _lines_of_both(a, b) * 3 >= size
+
+
+def _lines_of_both(a: str, b: str) -> int:
+    """Count the characters of lines that two texts share, wherever they stand: both ends may change."""
+    known = set(a.split("\n"))
+    return sum(len(line) for line in b.split("\n") if line in known)
 
 
 def tools(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
@@ -157,12 +164,21 @@ def system(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
     a, b = earlier.head_text, later.head_text
     if a == b:
         return
-    if same and _grown(a, b):
-        yield _appended(earlier, later)
-        return
-    found = _values.places(a, b)
+    spans = list(_values.spans(a, b))
+    found = [place for place, _, _ in spans]
+    grown = _grown(spans[-1], a, b) if same else None
+    if grown is not None:
+        found.pop()
     if not same and len(found) > _MANY:
         found = [place for place in found if place.kind in _STRONG]
+    yield from _values_of(found, later, same=same)
+    if grown is not None:
+        yield _appended(earlier, later, *grown)
+
+
+def _values_of(found: Sequence[Place], later: View, *, same: bool) -> Iterator[Hit]:
+    """Give the values that differ, those of one kind in one line once."""
+    b = later.head_text
     last: tuple[str, int] | None = None
     for number, place in enumerate(_joined(found)):
         marked = not same and _is_marked(later, place.char)
@@ -186,25 +202,32 @@ def _joined(found: Sequence[Place]) -> Iterator[Place]:
             yield replace(place, tail=max([place.tail, *(other.tail for other in rest)]))
 
 
-def _grown(a: str, b: str) -> bool:
-    short_, long_ = (a, b) if len(a) < len(b) else (b, a)
-    return bool(short_) and long_.startswith(short_) and len(long_) - len(short_.rstrip()) >= 3
+def _grown(span: tuple[Place, int, int], a: str, b: str) -> tuple[int, int] | None:
+    """Give where one of two texts goes on, in both, if their last difference is that it has more at its end."""
+    place, end_a, end_b = span
+    front = bodies.common_prefix(place.before, place.after)
+    whole = min(len(place.before), len(place.after))
+    if end_a < len(a) or end_b < len(b) or front < whole:
+        return None
+    begin_a, begin_b = len(a) - len(place.before) + front, len(b) - len(place.after) + front
+    short, more = (a[:begin_a], b[begin_b:]) if len(a) - begin_a < len(b) - begin_b else (b[:begin_b], a[begin_a:])
+    added = len(short) - len(short.rstrip()) + len(more)
+    return (begin_a, begin_b) if short.strip() and added >= _GROWN else None
 
 
-def _appended(earlier: View, later: View) -> Hit:
-    a, b = earlier.head_text, later.head_text
-    char = min(len(a), len(b))
-    more = b[char:] if len(b) > len(a) else a[char:]
-    words = set(re.findall(r"[a-z]+", (a[max(0, char - 40) : char] + more[:40]).lower()))
-    where = _located(later if len(b) > len(a) else earlier, char, a[char:], b[char:])
+def _appended(earlier: View, later: View, begin_a: int, begin_b: int) -> Hit:
+    before, after = earlier.head_text[begin_a:], later.head_text[begin_b:]
+    more, char = (after, begin_b) if len(after) > len(before) else (before, begin_a)
+    words = set(re.findall(r"[a-z]+", (earlier.head_text[max(0, begin_a - 40) : begin_a] + more[:40]).lower()))
+    where = _located(later if len(after) > len(before) else earlier, char, before, after)
     retrieval = bool(words & _FOUND)
     code, kind = ("PFX202", "retrieval") if retrieval else ("PFX407", "appended")
     what = "a later system text is joined to the first one"
     if retrieval:
         what = "the system text is followed by text found for the question"
-    elif len(b) < len(a):
+    elif len(after) < len(before):
         what = "text is taken off the end of the system text"
-    return Hit(code, kind, (1, char, 0), where, (code, kind), what, a[char:], b[char:], same=True, tail=1)
+    return Hit(code, kind, (1, char, 0), where, (code, kind), what, before, after, same=True, tail=1)
 
 
 def _located(view: View, char: int, before: str, after: str) -> At:

@@ -69,12 +69,20 @@ def _moved(earlier: View, later: View, n: int, blocks: Sequence[Any]) -> Compare
             what = f"the history begins {many(dropped, 'message')} later than one turn before"
             before, after = _head_line(e[n]), _head_line(l[n])
             hit = Hit("PFX402", "window", rank, where, ("PFX402",), what, before, after, same=True, tail=1)
-            return Compared("window", (hit,))
+            return Compared("window", (hit, *_edits_of_kept(earlier, later, n, first)))
         return Compared("compaction")
     if dropped > put and dropped * 2 > len(e) and dropped > added + _WINDOW_SLACK:
         return Compared("compaction")
     hits = list(_displaced(earlier, later, n, _before(blocks, first), first, where=where))
     return Compared("edited", tuple(hits)) if hits else Compared("branch")
+
+
+def _edits_of_kept(earlier: View, later: View, n: int, first: Any) -> Iterator[Hit]:
+    """Say what became of the messages that a window keeps."""
+    kept = range(n + first.a, len(earlier.messages))
+    for i, j in zip(kept, range(n + first.b, len(later.messages)), strict=False):
+        if earlier.messages[i].key != later.messages[j].key:
+            yield from _edit(earlier, later, i, j)
 
 
 def _comes_again(gone: Sequence[Message], rest: Sequence[Message], stays: Message) -> bool:
@@ -206,8 +214,7 @@ def _edit(earlier: View, later: View, i: int, j: int) -> Iterator[Hit]:
     """Say what became of one message; nothing where the two have nothing to do with each other."""
     x, y = earlier.messages[i], later.messages[j]
     a, b = x.said, y.said
-    where = at(y.path, x.raw, y.raw, x.path if i != j else None)
-    where = replace(where, path=where.path.replace(x.path, y.path, 1)) if i != j else where
+    where = at(y.path, x.raw, y.raw)
     if where.before is None and where.after is None:
         return  # only what never reaches the prompt differs
     rank = (2, j, where.char)

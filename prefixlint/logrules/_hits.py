@@ -43,22 +43,21 @@ class Hit:
     mild: bool = False
 
 
-def at(path: str, earlier: Any, later: Any, other_path: str | None = None, *, unmarked: bool = False) -> At:
-    """Find the first difference of two values that stand at one path (or at two) in their bodies.
+def at(path: str, earlier: Any, later: Any, *, unmarked: bool = False) -> At:
+    """Find the first difference of two values, of which the later one stands at a path of its body.
 
     A key or element that only one side has is named itself; where both sides have something else at the same place,
     the place is named. `unmarked` says that neither holds cache markers, which spares looking for them.
     """
-    there = path if other_path is None else other_path
     if not unmarked:
         earlier, later = bare(earlier), bare(later)
-    pairs = zip_longest(bodies.walk(there, earlier), bodies.walk(path, later))
+    pairs = zip_longest(bodies.walk(path, earlier), bodies.walk(path, later))
     for a, b in pairs:
         if a is None or b is None:
             leaf = a or b
             return At(leaf.path, 0, a and a.value, b and b.value)
         if a.path != b.path:
-            return _missing(path, a, b, list(bodies.walk(there, earlier)), list(bodies.walk(path, later)))
+            return _missing(path, a, b, list(bodies.walk(path, earlier)), list(bodies.walk(path, later)))
         if a.value != b.value or type(a.value) is not type(b.value):
             char = 0
             if isinstance(a.value, str) and isinstance(b.value, str):

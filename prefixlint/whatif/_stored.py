@@ -18,6 +18,10 @@ _WORDS = re.compile(r"\w+")
 _SAME_DATA = frozenset({"PFX302", "PFX303", "PFX405", "PFX406", "PFX408", "PFX409"})
 """Changes that say the same in another way: there is nothing new in them to tell."""
 _MOVES = "PFX203"
+_WINDOW = "PFX402"
+_PLACES_OF = frozenset({"window", "moves", "inserted", "removed"})
+_ORDER = frozenset({"PFX408"})
+"""Kinds and rules of changes of where messages stand; others are about what a message says where it stands."""
 _REASONING = ("reasoning_content", "reasoning", "thinking")
 _OWN_PART = frozenset({"PFX303", "PFX403", "PFX405", "PFX408"})
 """Changes of a part of a message that other changes leave alone."""
@@ -47,8 +51,9 @@ def follow(turn: Turn, codes: frozenset[str]) -> None:
     compared = _history.compare(earlier, turn.view)
     found = {hit.code for hit in compared.hits}
     pairs = _pairs(turn, equal)
-    if found and found <= codes and compared.relation in ("edited", "window"):
-        _restore(turn, pairs, compared.hits)
+    where = {hit.code for hit in compared.hits if hit.kind in _PLACES_OF or hit.code in _ORDER}
+    if found & codes and where <= codes and compared.relation in ("edited", "window"):
+        _restore(turn, pairs, [hit for hit in compared.hits if hit.code != _WINDOW], codes)
     else:
         _take(turn, pairs, compared.hits, codes)
 
@@ -78,8 +83,8 @@ def _same(turn: Turn, pairs: Sequence[_Pair]) -> dict[int, Any]:
     return {pair.earlier: later[pair.later].raw for pair in pairs if pair.same and pair.earlier is not None}
 
 
-def _restore(turn: Turn, pairs: Sequence[_Pair], hits: Sequence[Hit]) -> None:
-    """Send the history as it was sent, and behind it what is new."""
+def _restore(turn: Turn, pairs: Sequence[_Pair], hits: Sequence[Hit], codes: frozenset[str]) -> None:
+    """Send the history as it was sent, but for changes that other rules are about, and behind it what is new."""
     assert turn.past is not None
     later = turn.view.messages
     sent = turn.before(_same(turn, pairs))
@@ -93,8 +98,12 @@ def _restore(turn: Turn, pairs: Sequence[_Pair], hits: Sequence[Hit]) -> None:
             continue
         at = turn.place[pair.later] = turn.past.place[pair.earlier]
         if not pair.same:
-            ids |= _renamed(message, sent[at])
             changes = [hit for hit in hits if hit.rank[1] == pair.later]
+            if any(hit.code not in codes for hit in changes):
+                turn.messages[at] = mixed(message.raw, sent[at], {hit.code for hit in changes}, codes)
+                turn.fresh = min(turn.fresh, at)
+                continue
+            ids |= _renamed(message, sent[at])
             _tell_lost(turn, message, sent[at], changes)
     for pair in pairs:
         if pair.earlier is None:

@@ -111,7 +111,7 @@ def learn(codes: frozenset[str], pairs: Sequence[Example], others: frozenset[str
                 history = history or hit.rank[0] == 2
                 continue
             history = history or place[0] == "opening"
-            found = _texts(example, place, hit)
+            found = _texts(example, place)
             if found is None:
                 continue
             texts.setdefault(place, []).append(found)
@@ -158,12 +158,10 @@ def _place(view: View, hit: Hit) -> Place | None:
     return None
 
 
-def _texts(example: Example, place: Place, hit: Hit) -> tuple[str, str] | None:
+def _texts(example: Example, place: Place) -> tuple[str, str] | None:
     """Give the earlier and the later text of a place."""
     one, two = (_text(view, place) for view in (example.earlier, example.later))
     if not isinstance(one, str) or not isinstance(two, str) or one == two:
-        return None
-    if hit.code == "PFX407" and not (one.startswith(two) or two.startswith(one)):
         return None
     return one, two
 
