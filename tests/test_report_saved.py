@@ -274,6 +274,7 @@ def test_a_result_that_lacks_something_is_an_error_in_words(saved_results, tmp_p
     assert seen, "nothing was refused"
 
 
+@settings(deadline=None)  # a busy machine is no fault
 @given(
     st.lists(
         st.tuples(st.integers(1, 30), st.integers(1, 60), st.text("ab漢🙂é\n", max_size=8)), min_size=1, max_size=12
