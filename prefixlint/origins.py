@@ -329,6 +329,8 @@ class Judge:
         inner = self._all(value.operands, frame)
         if value.name == "counter":
             return self._counter(value, frame, "counter")
+        if value.name == "total":  # an attribute that grows from call to call, in a loop or not
+            return Verdict((Origin("counter", _CALL, dotted(value.operands[0]) or "a total", frame.span(value)),))
         if value.name == "index":
             return self._counter(value.operands[0], frame, "enumerate") if value.operands else UNKNOWN
         subtracted = value.name == "-" and len(value.operands) == 2 and not any(map(is_delta, value.operands))

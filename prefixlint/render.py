@@ -386,7 +386,7 @@ class Renderer:
         if isinstance(held, Seq):
             nodes = [node for item in held.items for node in self._element(item, inner, fills, via)]
             if held.kind == "set" and len(held.items) > 1:
-                source = Hole((), self.judge.judge(held, inner).origins, inner.span(held))
+                source = Hole((), self.judge.judge(held, inner).origins, frame.span(value))
                 return [Repeat(tuple(nodes), inner.span(held), source)]
             return nodes
         if isinstance(held, Star):
@@ -396,7 +396,8 @@ class Renderer:
         if isinstance(held, Either):
             return [Choice(tuple(tuple(self.elements(o, inner, fills, via)) for o in held.options), inner.span(held))]
         if isinstance(held, Loop):
-            return self._repeat(held, inner, fills, via)
+            nodes = self._repeat(held, inner, fills, via)
+            return [_read_at(node, frame.span(value)) for node in nodes] if held.kind == "set" else nodes
         path = dotted(held.func) if isinstance(held, Call) else None
         if isinstance(held, Call) and path in ("list", "tuple", "filter", "map", "reversed", "iter") and held.args:
             return self.elements(held.args[-1], inner, fills, via)
@@ -460,6 +461,13 @@ def _said(node: Node, name: str, span: Span) -> Node:
     return replace(
         node, names=names, origins=named(name).origins or node.origins, span=span, bound=(node.span, *node.bound)
     )
+
+
+def _read_at(node: Node, span: Span) -> Node:
+    """Give a loop over a set with the place where the set is read: the order is made there."""
+    if isinstance(node, Repeat) and node.source is not None:
+        return Repeat(node.nodes, node.span, Hole(node.source.names, node.source.origins, span))
+    return node
 
 
 def _ordered(node: Node) -> Node:

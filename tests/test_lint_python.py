@@ -249,3 +249,39 @@ def test_a_set_that_is_changed_in_place_stays_a_set(change):
     )
     assert ("PFX304", "a.py", 5) in places({"a.py": code})
     assert not places({"a.py": code.replace("in names]", "in sorted(names)]")})
+
+
+@pytest.mark.parametrize("made", ["{s.country for s in stamps}", "set(stamps)", "{'fi', 'pl'}"])
+def test_a_set_is_sorted_where_it_is_read(made):
+    code = (
+        'RULES = "You label stamps. One label a stamp. Keep the order. Name the land. Give the year if it is printed."\n'
+        f"def build(stamps):\n    lands = {made}\n    text = ', '.join(lands)\n"
+        "    return [{'role': 'system', 'content': f'Lands: {text} {RULES}'}]\n"
+    )
+    (found,) = findings({"a.py": code})[0]
+    assert (found.rule.code, code[found.span.start : found.span.end]) == ("PFX301", "lands")
+    assert found.fix is not None
+    assert [code[e.span.start : e.span.end] + e.text for e in found.fix.edits] == ["sorted(", ")"]
+
+
+@pytest.mark.parametrize(
+    ("first", "grows", "fires"),
+    [
+        ("0", "r.usage.total_tokens", True),
+        ("0.0", "price(r)", True),
+        ("1", "1", True),
+        ("''", "r.text", False),
+        ("[]", "[r]", False),
+    ],
+)
+def test_a_number_that_grows_from_call_to_call_is_a_counter(first, grows, fires):
+    code = (
+        "class Bot:\n"
+        f"    def __init__(self):\n        self.kept = {first}\n"
+        "    def system(self):\n"
+        "        return f'So far: {self.kept}\\nYou mend accordions by mail. Ask for photos. Quote prices in euro.'\n"
+        "    def turn(self, history):\n"
+        "        r = self.client.chat(messages=[{'role': 'system', 'content': self.system()}, *history])\n"
+        f"        self.kept += {grows}\n"
+    )
+    assert (("PFX107", "a.py", 5) in places({"a.py": code})) is fires

@@ -570,3 +570,52 @@ def test_what_is_changed_in_messages_that_a_window_keeps():
     assert found.relation == "window"
     assert found.hits[0].code == "PFX402"
     assert [(hit.code, hit.at.path) for hit in found.hits[1:]] == [("PFX401", f"messages[{n}].content") for n in (2, 4)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "fires"),
+    [
+        ({"prompt_logprobs": 1}, True),
+        ({"prompt_logprobs": 0}, True),
+        ({"prompt_logprobs": None}, False),
+        ({"prompt_logprobs": False}, False),
+        ({"logprobs": True, "top_logprobs": 3}, False),
+        ({"return_logprob": True, "logprob_start_len": 0}, True),
+        ({"return_logprob": True, "logprob_start_len": -1}, False),
+        ({"logprob_start_len": 0}, False),
+    ],
+)
+def test_a_request_that_asks_for_its_prompts_logprobs_reads_no_cache(asked, fires, tmp_path):
+    found = check(tmp_path, [{"model": "m", **asked, "messages": [system(RULES), user("a")]}])
+    assert codes(found) == (["PFX701"] if fires else [])
+    assert [f.where.at_path for f in found] == (
+        [next(n for n in asked if n.endswith(("logprobs", "len")))] if fires else []
+    )
+
+
+def _rows(texts, more=()):
+    mark = {"cache_control": {"type": "ephemeral"}}
+    block = {"type": "text", "text": (RULES + " ") * 120, **mark}
+    return [claude([user("Classify."), *more], [{**block, "text": block["text"] + text}]) for text in texts]
+
+
+@pytest.mark.parametrize("more", [(), (assistant("Quartz."), user("Sure?"))])
+def test_a_row_at_the_end_of_a_marked_block_makes_each_write_unique(more, tmp_path):
+    rows = ["Row: quartz, Uri", "Row: beryl, Valais", "Row: garnet, Ticino"]
+    found = one(check(tmp_path, _rows(rows, more)))
+    assert (found.rule.code, found.where.at_path, found.severity.word) == (
+        "PFX501",
+        "system[0].text",
+        "info" if more else "warning",
+    )
+    behind = [claude([user(row)], bodies["system"]) for row, bodies in zip(rows, _rows([""] * 3), strict=True)]
+    assert check(tmp_path, behind) == []
+
+
+@pytest.mark.parametrize(("tag", "code"), [("system-reminder", "PFX404"), ("env", "PFX404"), ("manual", "PFX203")])
+def test_a_reminder_that_stays_the_same_is_no_document(tag, code, tmp_path):
+    block = f"\n<{tag}>Use the seat tool, never the map.</{tag}>"
+    turns = [user("fare?"), assistant("14."), user("dog?"), assistant("half."), user("cat?")]
+    sent = [[*turns[:n], user(turns[n]["content"] + block)] for n in (0, 2, 4)]
+    found = one(check(tmp_path, [{"model": "m", "messages": [system(RULES), *messages]} for messages in sent]))
+    assert (found.rule.code, found.where.at_path, found.where.char) == (code, "messages[1].content", len("fare?"))

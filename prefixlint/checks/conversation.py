@@ -374,7 +374,8 @@ def _shape_flip(context: Context) -> Iterator[Hit]:
         if sink.name != "content" or not isinstance(sink.value, Seq):
             continue
         target, _, value = (bare(item) for item in sink.value.items)
-        if isinstance(target, Item) and _is_newest(target.key) and _wraps_content(value):
+        alone = isinstance(value, Seq) and len(value.items) == 1  # with an image beside it, there is no other way
+        if alone and isinstance(target, Item) and _is_newest(target.key) and _wraps_content(value):
             yield frame.span(value), "a message that was a string is sent as a list of blocks"
     for _, sink, frame in sinks(context, "message"):
         if not isinstance(sink.value, Map):

@@ -65,6 +65,8 @@ _CONSTANTS = frozenset(["schema", "model", "format", "type", "name", "cls"])
 """Words of parameters that callers give one constant for: a schema that is only turned into another form."""
 _READS = word_set("parse parsed parser extract chunk chunks stream streaming delta response completion result output")
 """Words of functions that read what a model has just sent: the id that they make is the first one, and is kept."""
+_REBUILDS = word_set("messages message history rebuild restore replay convert input inputs format serialize")
+"""Words of functions that make the messages of a conversation from what was kept of it."""
 _SIDE_WORDS = word_set("compact compaction summarise summarize condense compress title")
 
 
@@ -211,7 +213,7 @@ def _ids(context: Context) -> Iterator[Hit]:
     for _, sink, frame in sinks(context, "message"):
         for value in _made_ids(sink.value) if sink.loop else ():
             if any(o.kind == "random" and o.evidence == "flow" for o in _origins(context, value, frame)):
-                severity = Severity.ERROR if not set(words(sink.func)) & _READS else Severity.INFO
+                severity = Severity.ERROR if set(words(sink.func)) & _REBUILDS else Severity.INFO
                 yield frame.span(value), "a call id is made anew when the conversation is rebuilt", severity
 
 

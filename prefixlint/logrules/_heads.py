@@ -268,8 +268,10 @@ def _system_hit(place: Place, later: View, number: int, *, marked: bool, same: b
         code, kind = "PFX104", "random"
     if code is None:
         static = not same and place.tail >= _STATIC
-        if not same and not static and not (marked and place.tail):
+        if not same and not static and not marked:
             return None
+        # what ends a marked block may serve the turns of its conversation
+        mild = marked and not static and place.tail < 1 and len(later.messages) > 1
         code, sure = "PFX201" if static and not marked else _unnamed(place, same=same, marked=marked), 2
     elif not same:
         if kind in ("identity", "environment", "retrieval", "json", "order") and tail < 1:

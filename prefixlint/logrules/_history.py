@@ -405,7 +405,7 @@ def _block_moved(earlier: View, later: View, i: int, block: str) -> _Change | No
     tag = re.match(r"\s*<([\w-]+)", block)
     key = (tag[1],) if tag else ()
     newest = [m.said for m in later.messages[len(earlier.messages) :] if m.said.role in ("user", "system")]
-    if any(text in said.text for said in newest):
+    if any(text in said.text for said in newest) and not (tag and _EPHEMERAL & set(re.split(r"[_-]", tag[1].lower()))):
         what = "a block that never changes is moved to the newest message on each turn"
         return "PFX203", "moves", key, what, text, "", 3
     last_user = max((k for k, m in enumerate(earlier.messages) if m.said.role == "user"), default=-1)
@@ -413,6 +413,10 @@ def _block_moved(earlier: View, later: View, i: int, block: str) -> _Change | No
         return None
     what = "a block stands on the newest message only, and is gone from it on the next turn"
     return "PFX404", "moves", key, what, text, "", 3
+
+
+_EPHEMERAL = frozenset(["reminder", "environment", "env", "status", "state"])
+"""Words of tags whose text is made for one turn, though it may be the same as last time."""
 
 
 def _akin_block(block: str, text: str) -> bool:

@@ -43,6 +43,7 @@ def hits(view: View) -> Iterator[Hit]:
             what = "the system text begins with a line that a client or gateway adds, with a checksum or serial in it"
             key = ("PFX110", "header", "single")
             yield Hit("PFX110", "header", (1, 0, 0), where, key, what, "", header[0], same=False, tail=1, sure=2)
+    yield from _bypassed(view)
     markers = list(marked(view.body)) if view.marked else []
     if len(markers) > MOST_MARKERS:
         where = At(markers[MOST_MARKERS], 0, None, None)
@@ -50,6 +51,22 @@ def hits(view: View) -> Iterator[Hit]:
         yield Hit("PFX501", "many", (3, 0, 0), where, ("PFX501", "many"), what, "", "", same=False)
     if markers:
         yield from _too_short(view, markers)
+
+
+def _bypassed(view: View) -> Iterator[Hit]:
+    """Tell whether a request asks for log-probabilities of its prompt: vLLM and SGLang then compute all of it."""
+    begin = view.settings.get("logprob_start_len")
+    whole = type(begin) is int and begin >= 0 and view.settings.get("return_logprob") is True
+    name = (
+        "prompt_logprobs"
+        if type(view.settings.get("prompt_logprobs")) is int
+        else "logprob_start_len"
+        if whole
+        else None
+    )
+    if name is not None:
+        what = f"{name} makes the engine compute the whole prompt again"
+        yield Hit("PFX701", name, (3, 3, 0), At(name, 0, None, None), ("PFX701", name), what, "", "", same=False)
 
 
 @lru_cache(_TEXTS)

@@ -316,7 +316,7 @@ def _made(
     inside = inside if isinstance(inside, dict) else {}
     settings = dict(request.params)
     if isinstance(body, dict):
-        settings |= {k: body[k] for k in ("prompt_cache_key", "cache_salt", "effort", "text") if k in body}
+        settings |= {k: body[k] for k in _BESIDE & body.keys()}
     head_text = head[0].text if len(head) == 1 else "\n".join([unit.text for unit in head])
     data = dumps(tools) if tools else b""
     marked_tools = has_markers(data)
@@ -343,6 +343,12 @@ def _made(
         weight=len(head_text) + sum([message.weight for message in messages]),
         marked=marked_tools or any(m.marked for m in messages) or _marked_head(body),
     )
+
+
+_BESIDE = frozenset(
+    ["prompt_cache_key", "cache_salt", "effort", "text", "prompt_logprobs", "return_logprob", "logprob_start_len"]
+)
+"""Keys of a body, beside its parameters, that say how caches are used."""
 
 
 def _marked_head(body: Any) -> bool:

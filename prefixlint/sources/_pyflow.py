@@ -77,11 +77,22 @@ def _augmented(node: ast.AugAssign, scope: Scope) -> None:
         bind(node.target, Op(kind or ("counter" if scope.loops else "?"), (old, value), start, end), scope)
         return
     held = old.value if isinstance(old, Var) else old
-    if isinstance(value, Const) and value.value is not None:
-        bind(node.target, Op("counter", (old, value), start, end), scope)
+    if (isinstance(value, Const) and value.value is not None) or _is_number(old, scope):
+        kept = isinstance(node.target, ast.Attribute) and bool(scope.cls)
+        bind(node.target, Op("total" if kept else "counter", (old, value), start, end), scope)
         return
     parts = held.parts if isinstance(held, Join) else (held,)
     bind(node.target, Join((*parts, value), held.start, end), scope)
+
+
+def _is_number(value: Value, scope: Scope) -> bool:
+    """Tell whether a name was first bound to a number: what is added to it is a sum, not a text."""
+    held = bare(value)
+    if isinstance(held, Name) and held.dotted.startswith("."):
+        held = scope.module.constants.get(held.dotted[1:], held)
+    if isinstance(held, Either):
+        held = bare(held.options[0])
+    return isinstance(held, Const) and type(held.value) in (int, float)
 
 
 _SET_OPERATIONS: dict[type[ast.operator], str] = {ast.BitOr: "|", ast.BitAnd: "&", ast.Sub: "-", ast.BitXor: "^"}
