@@ -469,14 +469,15 @@ def test_a_server_that_fails_is_named(tmp_path, tokenizing_server):
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_a_fault_of_a_log_rule_costs_the_causes_and_not_the_analysis(log, model, monkeypatch, backwards):
+@pytest.mark.parametrize("place", ["prefixlint.logrules._hits", "prefixlint.logrules.view"])
+def test_a_fault_of_a_log_rule_costs_the_causes_and_not_the_analysis(log, model, monkeypatch, backwards, place):
     def stumble(*_):
         raise IndexError("a fault")
 
     expected = analyze(log, "--model", model)["engines"]
     if backwards:
         log.write_text("\n".join(log.read_text().splitlines()[::-1]))
-    monkeypatch.setattr("prefixlint.logrules.Observer.see", stumble)
+    monkeypatch.setattr(place, stumble)
     result = analyze(log, "--model", model)
     assert result["engines"] == expected
     assert result["findings"] == []
