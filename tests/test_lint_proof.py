@@ -282,3 +282,20 @@ def test_a_value_that_stands_somewhere_in_a_text_of_another_file_has_no_position
         "a.py": f'from more import add, clock\ndef f(q):\n    {given}\n    return [{{"role": "system", "content": f"{{{name}}} {RULES}"}}, {ASK}]\n',
     }
     assert levels(files, "PFX101") == {word}
+
+
+STEPS = """import uuid
+
+def to_messages(steps):
+    out = []
+    for step in steps:
+        tid = str(uuid.uuid4())
+        out.append(AIMessage(content="", {owner}tool_calls=[{{"name": step.tool, "args": step.args, "id": tid}}]))
+    return out
+"""
+
+
+@pytest.mark.parametrize(("owner", "severity"), [("", "error"), ("agent_id=step.agent, ", "info")])
+def test_call_ids_of_rows_that_are_stored_are_information(owner, severity):
+    found, _ = findings({"steps.py": STEPS.format(owner=owner)})
+    assert [(f.rule.code, f.severity.name.lower()) for f in found] == [("PFX405", severity)]

@@ -213,13 +213,24 @@ def _ids(context: Context) -> Iterator[Hit]:
     for _, sink, frame in sinks(context, "message"):
         for value in _made_ids(sink.value) if sink.loop else ():
             if any(o.kind == "random" and o.evidence == "flow" for o in _origins(context, value, frame)):
-                severity = Severity.ERROR if set(words(sink.func)) & _REBUILDS else Severity.INFO
+                rebuilt = set(words(sink.func)) & _REBUILDS and not _is_record(sink.value)
+                severity = Severity.ERROR if rebuilt else Severity.INFO
                 yield frame.span(value), "a call id is made anew when the conversation is rebuilt", severity
+
+
+def _is_record(message: Value) -> bool:
+    """Tell whether a message says whose it is, as rows of a store do: those are made once, and stay as they are."""
+    return any(name.endswith("_id") and name not in ("tool_call_id", "call_id") for name in _given(message))
+
+
+def _given(message: Value) -> dict[str, Value]:
+    """Give what a message is made of, whether a class makes it or it is written as a mapping."""
+    return dict(message.kwargs) if isinstance(message, Call) else entries(message) if isinstance(message, Map) else {}
 
 
 def _made_ids(message: Value) -> Iterator[Value]:
     """Give the ids of calls in a message that a class makes, or in the message of a tool."""
-    given = dict(message.kwargs) if isinstance(message, Call) else entries(message) if isinstance(message, Map) else {}
+    given = _given(message)
     if "tool_call_id" in given:
         yield given["tool_call_id"]
     for part in walk(given["tool_calls"]) if isinstance(message, Call) and "tool_calls" in given else ():
