@@ -118,16 +118,20 @@ def compare_speed(board: Board, requests: int, rounds: int) -> None:
     log, model = log_file(requests), model_folder()
     ours = best(analyze(log, model), rounds)
     board.row(f"prefixlint analyze, {requests:,} requests", ours)
+    alone = best([*analyze(log, model), "--why", "1", "--what-if", "none"], rounds)
+    board.row("the same without causes and fixes", alone)
+    board.target("CPU, times that without causes and fixes", ours.cpu / alone.cpu, 2, "x")
     floor = best([sys.executable, str(HERE / "floor.py"), str(model / "tokenizer.json"), str(log)], rounds)
     board.row("floor: load, orjson, tokenize distinct", floor)
     board.target("CPU, times the floor", ours.cpu / floor.cpu, 3, "x")
+    print(f"    without causes and fixes: {alone.cpu / floor.cpu:.2f} x")
     board.target("memory", ours.peak_mb, 400, "MB")
     if not KVLINT.exists():
         raise SystemExit(f"{KVLINT} is missing; `make bench` installs it")
     peer = best([str(KVLINT), "lint", str(log), "--model", str(model)], 1)
     board.row("kvlint lint 0.1.1", peer)
     board.target("CPU, share of kvlint's", ours.cpu / peer.cpu, 1 / 15, f"(1/{peer.cpu / ours.cpu:.0f}; aim 0.04)")
-    print(f"    memory: 1/{peer.peak_mb / ours.peak_mb:.1f} of kvlint's")
+    print(f"    without causes and fixes: 1/{peer.cpu / alone.cpu:.1f}; memory: 1/{peer.peak_mb / ours.peak_mb:.1f}")
 
 
 def repeat_log(board: Board, requests: int, rounds: int) -> None:
