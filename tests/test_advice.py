@@ -116,6 +116,18 @@ def test_marks_stand_before_what_changes(tmp_path, model):
     assert mark["reads_per_write"] == pytest.approx(read / written)
 
 
+@pytest.mark.parametrize(("cached", "advised"), [(0, True), (900, False)])
+def test_marks_that_a_log_does_not_show_are_not_advised_anew(cached, advised, tmp_path, model):
+    used = {"input_tokens": 700, "cache_read_input_tokens": cached, "output_tokens": 1}
+    rows = [
+        {"request": row, "response": {"type": "message", "role": "assistant", "content": [], "usage": used}}
+        for row in conversations(12, clock=True)
+    ]
+    result = analyze(write_log(tmp_path / "log.jsonl", rows), "--model", model, "--engine", "anthropic")
+    assert result["reported"]["cached_tokens"] == 48 * cached
+    assert bool(advice(result, "marks")) == advised
+
+
 def test_growing_conversations_are_marked_at_their_ends(tmp_path, model):
     log = write_log(tmp_path / "log.jsonl", conversations(12, clock=False, marked=["system"]))
     result = analyze(log, "--model", model, "--engine", "anthropic")

@@ -28,7 +28,7 @@ def advise(case: Case) -> list[Advice]:
 
 def _for(case: Case, name: str) -> Advice | None:
     engine = case.engine(name)
-    priced = costs(case, engine) if _by_marks(case, engine) else None
+    priced = costs(case, engine) if _by_marks(case, engine) and not _hidden(case, name) else None
     marking = None if priced is None else Marking.of(case.head(_CHOSEN_BY), name)
     if priced is None or marking is None or not marking.prompts:
         return None
@@ -41,6 +41,12 @@ def _for(case: Case, name: str) -> Advice | None:
 def _by_marks(case: Case, engine: Engine) -> bool:
     """Tell whether marks decide for any model of the log."""
     return any(engine.for_model(model).match == "marked_breakpoint" for model in case.log.table.models.values)
+
+
+def _hidden(case: Case, name: str) -> bool:
+    """Tell whether the provider served from its cache what no mark of the log explains: its marks are not logged."""
+    reported = case.analysis.reported
+    return reported is not None and reported.cached_tokens > 0 and not case.served[name].cached.any()
 
 
 def _judged(case: Case, name: str, plan: Plan, priced: Costs, marking: Marking) -> Advice | None:
