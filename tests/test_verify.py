@@ -307,7 +307,8 @@ def test_the_text_fits_eighty_columns_and_says_the_most_important_first(log, mon
         assert word in done.stdout
 
 
-def test_the_client_takes_about_a_millisecond_of_a_core(log):
-    with FakeEngine() as engine:
+def test_what_the_client_takes_is_not_the_time_that_it_waits(log):
+    with FakeEngine(seconds=0.05) as engine:
         _, found, _ = verify(log, "--url", engine.url)
-    assert all(run["overhead_ms"]["p50"] < 2 for run in found["runs"])  # 1 on a machine that is not shared
+    for run in found["runs"]:
+        assert 0 < run["overhead_ms"]["p50"] < run["ttft_ms"]["p50"] / 4

@@ -1,7 +1,6 @@
 """One request as the rules compare it: tools, head and messages, each with its path in the logged body.
 
-The dialects differ in where they keep these and in how a message says what it says; everything behind this module sees
-one shape. What cannot be read as a conversation (text prompts) is a head without messages.
+Everything behind this module sees one shape for all dialects; a text prompt is a head without messages.
 """
 
 from __future__ import annotations
@@ -403,9 +402,8 @@ def said(raw: Any) -> Said:
         return reader(raw)
     role = str(raw.get("role", "user"))
     role = _ROLES.get(role, role)
-    parts = raw.get("parts", raw.get("content"))
     found = _Parts()
-    found.read(parts)
+    found.read(raw.get("parts", raw.get("content")))
     for key in ("reasoning_content", "reasoning", "thinking"):
         if isinstance(raw.get(key), str):
             found.reasoning.append(raw[key])

@@ -7,6 +7,7 @@ import re
 import sys
 
 from prefixlint.sources._pyscope import Scope, words
+from prefixlint.sources._pytools import MOST, SCHEMAS, holds_tools, is_definition, map_keys
 from prefixlint.speech import IMPERATIVE, LONG, weight
 from prefixlint.values import (
     Attr,
@@ -100,20 +101,6 @@ _TO_PEOPLE = word_set(
 _NOTES = word_set("description help detail doc epilog usage label placeholder tooltip error title msg reason")
 """Keywords whose text people read, or tools."""
 _REQUEST_KEYS = frozenset(["model", "messages", "input", "tools"])
-_SCHEMAS = frozenset(["parameters", "input_schema", "inputSchema", "args_schema"])
-_DEFINITION = _SCHEMAS | word_set(
-    "name description type strict function cache_control title annotations outputSchema output_schema returns required "
-    "properties defer_loading allowed_callers input_examples eager_input_streaming examples func handler coroutine"
-)
-"""Keys of tool definitions; something with other keys besides has a name and a description for another reason."""
-_MAX_ELEMENTS = 200
-"""Elements of a list that are looked at for tools."""
-_PASSED_ON = word_set("as_completed list tuple sorted set reversed gather chain")
-_OF_CALLS = word_set(
-    "call calls result results name names message messages choice id ids task run execute simulate invoke response "
-    "output outputs submit"
-)
-"""Words that make of a tool one of its calls, or what it gave."""
 _MODEL_WORDS = word_set(
     "agent agents llm llms chat model models assistant assistants create generate complete completion completions "
     "run runner prompt signature predict realtime session responses client task"
@@ -190,7 +177,7 @@ def _keywords(pairs: tuple[tuple[str, Value], ...], scope: Scope, owner: str = "
         elif (key in MESSAGE_KEYS and key != "input") or (key == "input" and looks_like_messages(value)):
             scope.sink("messages", value)
         elif key in TOOL_KEYS:
-            sent = keys & _REQUEST_KEYS - TOOL_KEYS or words(owner) & _MODEL_WORDS or _holds_tools(value)
+            sent = keys & _REQUEST_KEYS - TOOL_KEYS or words(owner) & _MODEL_WORDS or holds_tools(value)
             scope.sink("tools", value, SENT if sent else "text")
         elif key in PROMPT_KEYS or (key == "description" and "expected_output" in keys):
             scope.sink("named", value, name=key)
@@ -225,19 +212,12 @@ def _blocks(value: Value) -> bool:
     return isinstance(held, Seq) and any({"type", "text"} <= map_keys(bare(item)) for item in held.items)
 
 
-def map_keys(value: Value) -> set[str]:
-    """Give the literal keys of a mapping."""
-    if not isinstance(value, Map):
-        return set()
-    return {key for entry in value.entries if (key := text_of(entry[0])) is not None}
-
-
 def of_dict(value: Map, scope: Scope) -> None:
     """Note a dict that is a message, a tool definition, or a request body."""
     keys = map_keys(value)
     if "role" in keys and keys & {"content", "parts", "tool_calls"}:
         scope.sink("message", value)
-    if {"name", "description"} <= keys <= _DEFINITION and keys & _SCHEMAS:
+    if is_definition(keys) and keys & SCHEMAS:
         scope.sink("tools", value, SENT)
     for marker in ("cache_control", "cachePoint", "tool_calls", "call_id", "image_url"):
         if marker in keys:
@@ -318,7 +298,7 @@ def of_return(value: Value, name: str, decorators: tuple[str, ...], scope: Scope
         and isinstance(bare(value), (Seq, Join, Loop))
         and getattr(bare(value), "kind", "") not in ("set", "dict")
     ):
-        scope.sink("tools", value, SENT if _holds_tools(value) else "text", name=name)
+        scope.sink("tools", value, SENT if holds_tools(value) else "text", name=name)
     elif is_text(value) and (_says_prompt(name, scope) or cls & {"prompt", "prompts"} or _imperative(value)):
         role = (
             "system"
@@ -356,12 +336,12 @@ def of_names(env: dict[str, Value], before: dict[str, Value], scope: Scope, *, e
             and isinstance(value, (Join, Loop, Seq))
             and getattr(value, "kind", "") not in ("set", "dict")
         ):
-            scope.sink("tools", value, SENT if _holds_tools(value) else "text", name=name)
+            scope.sink("tools", value, SENT if holds_tools(value) else "text", name=name)
 
 
 def _of_table(name: str, table: Map, scope: Scope, depth: int = 0) -> None:
     """Note the texts of a table of prompts: `PROMPTS = {"grade": "…"}`, by language or by model too."""
-    for key, value in table.entries[:_MAX_ELEMENTS]:
+    for key, value in table.entries[:MOST]:
         entry = f"{name}.{text_of(key) or ''}".rstrip(".")
         if isinstance(value, Map) and depth < 2:  # by language and by task
             _of_table(entry, value, scope, depth + 1)
@@ -395,40 +375,6 @@ def _grows(old: Value | None, value: Value) -> bool:
 def _names_tools(name: str) -> bool:
     """Tell whether a name says that it holds tool definitions, not names of tools, calls or results."""
     return _TOOLS.search(name) is not None
-
-
-def _holds_tools(value: Value) -> bool:
-    """Tell whether the elements of a list are made as tools: defined in place, or by something called a tool."""
-    stack, steps = [value], 0
-    while stack and steps < _MAX_ELEMENTS:
-        steps += 1
-        part = bare(stack.pop())
-        if isinstance(part, Map):
-            if {"name", "description"} <= map_keys(part) <= _DEFINITION:
-                return True
-        elif isinstance(part, Call):
-            if _makes_tool(part):
-                return True
-            stack.extend(part.args if (dotted(part.func) or "").rsplit(".", 1)[-1] in _PASSED_ON else ())
-        elif isinstance(part, (Loop, Star, Elem, Seq, Join, Either)):
-            stack.extend(_elements(part))
-    return False
-
-
-def _elements(value: Loop | Star | Elem | Seq | Join | Either) -> tuple[Value, ...]:
-    """Give what the elements of a list are, or of what an element is one."""
-    if isinstance(value, Loop):
-        return (value.body,)
-    if isinstance(value, Star):
-        return (value.value,)
-    if isinstance(value, Elem):
-        return (value.source,)
-    return value.items if isinstance(value, Seq) else value.parts if isinstance(value, Join) else value.options
-
-
-def _makes_tool(call: Call) -> bool:
-    path = dotted(call.func) or (call.func.name if isinstance(call.func, Attr) else "")
-    return any("tool" in words(part) and not words(part) & _OF_CALLS for part in path.split(".")[-2:])
 
 
 def _sum_of_parts(value: Value) -> bool:
