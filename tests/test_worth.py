@@ -353,7 +353,7 @@ def test_a_model_that_does_not_fit_is_a_note(config, tmp_path):
         (["--capacity", "auto"], "--gpu"),
         (["--capacity", "40GiB"], "--model-config"),
         (["--capacity", "fortyGB", "--model-config", "CONFIG"], "40GiB"),
-        (["--capacity", "0GiB", "--model-config", "CONFIG"], "holds nothing"),
+        (["--capacity", "0GiB", "--model-config", "CONFIG"], "holds no token"),
     ],
 )
 def test_bad_options(config, options, words):
