@@ -271,11 +271,8 @@ def _age(engine: Engine, today: dt.date | None) -> Iterator[Note]:
 
 def _read_marks(log: Log, fleets: Sequence[tuple[Served, Limits]]) -> bool:
     """Tell whether any engine goes by marks, for any model of the log."""
-    return bool(log.table.marks) and any(
-        base.engine.for_model(model).match == "marked_breakpoint"
-        for base, _ in fleets
-        for model in log.table.models.values
-    )
+    models = log.table.models.values
+    return bool(log.table.marks) and any(base.engine.goes_by_marks(models) for base, _ in fleets)
 
 
 def visits_of(log: Log, limits: Limits, *, marked: bool = True) -> Callable[[], Iterator[Visit]]:

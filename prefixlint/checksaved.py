@@ -12,7 +12,7 @@ from typing import Any
 
 from prefixlint import rulebook
 from prefixlint.checkrun import Base, CheckResult
-from prefixlint.findings import Applicability, At, Confidence, Edit, Finding, Fix, Related, Rule, Severity
+from prefixlint.findings import Applicability, At, Confidence, Edit, Finding, Fix, Related, Severity
 from prefixlint.paper import Paper, byte, stands
 from prefixlint.prompts import Span
 from prefixlint.sources import Diagnostic
@@ -73,7 +73,8 @@ class _Sheets:
 
     def finding(self, saved: Json) -> Finding:
         """Give a finding as it was; its own advice is its rule's."""
-        rule, severity, at = _rule(saved), Severity[saved["severity"].upper()], saved["at"]
+        severity, at = Severity[saved["severity"].upper()], saved["at"]
+        rule = rulebook.named(str(saved["rule"]), str(saved["name"]), severity)
         path, start = saved["path"], (saved["line"], saved["column"])
         logged = at is not None
         return Finding(
@@ -123,11 +124,3 @@ def _unchanged(findings: Iterable[Json], data: bytes | None) -> bytes | None:
         if not one["excerpt"] or not stands(data, span, one["excerpt"]):
             return None
     return data
-
-
-def _rule(saved: Json) -> Rule:
-    """Give this version's rule, or one by its name where it has none of the code."""
-    code, name = str(saved["rule"]), str(saved["name"])
-    known = rulebook.rules().get(code)
-    severity = Severity[saved["severity"].upper()]
-    return known or Rule(code=code, name=name, check="", severity=severity, since="", summary=name)

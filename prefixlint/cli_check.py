@@ -127,44 +127,16 @@ def _add_ignores(result: CheckResult, run: Any, config: LintConfig, reason: str)
 
 
 def _show(result: CheckResult, options: dict[str, Any]) -> None:
-    console.emit(_rendered(result, options), options["output"])
+    from prefixlint import checkforms
+
+    color = console.wants_color(options["color"], options["output"])
+    form, told = options["report"], {name: options[name] for name in ("verbose", "statistics")}
+    console.emit(checkforms.shown(result, form, color=color, **told), options["output"])
     if options["report"] == "github":
         from prefixlint import checkrun
         from prefixlint.reports import markdown
 
         console.summarize(lambda: markdown.document(checkrun.as_json(result)))
-
-
-def _rendered(result: CheckResult, options: dict[str, Any]) -> str:
-    """Give the result in the format that was asked for."""
-    report = options["report"]
-    if report == "github":
-        from prefixlint.checkgithub import github
-
-        return github(result, verbose=options["verbose"])
-    if report == "text":
-        from prefixlint.checktext import text
-
-        color = console.wants_color(options["color"], options["output"])
-        return text(result, color=color, verbose=options["verbose"], statistics=options["statistics"])
-    from prefixlint.reports.json import dump
-
-    if report == "sarif":
-        from prefixlint.checksarif import sarif
-
-        return dump(sarif(result))
-    from prefixlint import checkrun
-
-    document = checkrun.as_json(result)
-    if report == "html":
-        from prefixlint.reports import html
-
-        return html.document(document)
-    if report == "markdown":
-        from prefixlint.reports import markdown
-
-        return markdown.document(document)
-    return dump(document)
 
 
 def _exit_code(result: CheckResult, config: LintConfig) -> int:

@@ -35,10 +35,12 @@ def report(run: str, **settings: Any) -> None:
     result = saved.load(run, sys.stdin.buffer)
     form = settings["report"]
     kind = _kind(run, str(result["schema"]))
-    if form not in _FORMATS.get(kind, ("json",)):
-        known = ", ".join(_FORMATS.get(kind, ("json",)))
+    known = _FORMATS.get(kind, ("json",))
+    if form not in known:
         raise UsageError(
-            f"{run} is a result of {kind}, which has no {form} form", slug="no-such-form", hint=f"its formats: {known}"
+            f"{run} is a result of {kind}, which has no {form} form",
+            slug="no-such-form",
+            hint=f"its formats: {', '.join(known)}",
         )
     with saved.read_as(kind):
         text = _rendered(result, kind, form, console.look(settings))
@@ -80,22 +82,11 @@ def _rendered(result: dict[str, Any], kind: str, form: str, look: Look) -> str:
 
 
 def _check(result: dict[str, Any], form: str, look: Look) -> str:
-    from prefixlint import checksaved
+    from prefixlint import checkforms, checksaved
 
     root = Path.cwd()
     checked = checksaved.result(result, root, lambda path: _source(root, path))
-    if form == "sarif":
-        from prefixlint.checksarif import sarif
-        from prefixlint.reports.json import dump
-
-        return dump(sarif(checked))
-    if form == "github":
-        from prefixlint.checkgithub import github
-
-        return github(checked, verbose=look.verbose)
-    from prefixlint.checktext import text
-
-    return text(checked, color=look.color, verbose=look.verbose)
+    return checkforms.shown(checked, form, color=look.color, verbose=look.verbose)
 
 
 def _source(root: Path, path: str) -> bytes | None:

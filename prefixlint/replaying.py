@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -108,8 +108,9 @@ def replayed(table: Table, encoder: Encoder, requests: Ordered, setting: Setting
     if not requests.of_blocks:
         chosen, told = blocksize.settled(chosen, setting.block)
         notes += told
-    tap = curves.Tap(chosen, salts=bool(table.unsalted()))
-    replay = _replay(table, encoder, requests, chosen, tap)
+    unsalted = table.unsalted()
+    tap = curves.Tap(chosen, salts=bool(unsalted))
+    replay = _replay(table, encoder, requests, chosen, tap, unsalted=unsalted)
     counts = counting.check(table, rows, replay, setting.files, blocks=requests.of_blocks, server=setting.by_server)
     log = bounded.Log(table, encoder, rows, timed=requests.timed, of_blocks=requests.of_blocks)
     pools = savings.pools(setting.server, {name: one.engine for name, one in replay.engines.items()}, notes)
@@ -125,6 +126,8 @@ def _replay(
     requests: Ordered,
     chosen: Sequence[Engine],
     tap: curves.Tap,
+    *,
+    unsalted: Mapping[Hashable, Hashable],
 ) -> Replay:
     rows = requests.rows
     if requests.of_blocks:
@@ -134,7 +137,7 @@ def _replay(
         accounts.arrivals(table, encoder, rows),
         chosen,
         wider=selection.wider(table),
-        unsalted=table.unsalted(),
+        unsalted=unsalted,
         on_stored=tap.stored,
     )
 

@@ -13,17 +13,9 @@ from prefixlint.cost import fit, flops, pool, prefill_seconds, saved_flops, step
 from prefixlint.errors import ModelError, UsageError
 from prefixlint.hardware import gpu
 from prefixlint.shapes import read_shape, shape
+from tests.hybridconfigs import DENSE
 
-LLAMA_8B = {
-    "model_type": "llama",
-    "num_hidden_layers": 32,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-    "torch_dtype": "bfloat16",
-}
+LLAMA_8B = DENSE | {"torch_dtype": "bfloat16"}
 LLAMA_70B = LLAMA_8B | {
     "num_hidden_layers": 80,
     "hidden_size": 8192,

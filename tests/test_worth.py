@@ -29,18 +29,12 @@ from prefixlint.results import CapacityPoint
 from prefixlint.shapes import read_shape
 from prefixlint.simulate import Arrival
 from prefixlint.simulate import run as run_tokens
+from tests.hybridconfigs import DENSE
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 DEMO = str(FIXTURES / "logs" / "demo.jsonl")
 TRACE = str(FIXTURES / "traces" / "mooncake-conversation.jsonl.gz")
-LLAMA = {
-    "num_hidden_layers": 32,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-}
+LLAMA = {key: value for key, value in DENSE.items() if key not in ("model_type", "architectures")}
 
 
 @pytest.fixture(scope="module")

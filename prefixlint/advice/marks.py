@@ -28,7 +28,8 @@ def advise(case: Case) -> list[Advice]:
 
 def _for(case: Case, name: str) -> Advice | None:
     engine = case.engine(name)
-    priced = costs(case, engine) if _by_marks(case, engine) and not _hidden(case, name) else None
+    marked = engine.goes_by_marks(case.log.table.models.values) and not _hidden(case, name)
+    priced = costs(case, engine) if marked else None
     marking = None if priced is None else Marking.of(case.head(_CHOSEN_BY), name)
     if priced is None or marking is None or not marking.prompts:
         return None
@@ -36,11 +37,6 @@ def _for(case: Case, name: str) -> Advice | None:
     if marking.tally(plan).saved - marking.logged().saved < _HOPE * LEAST * marking.tokens:
         return None  # a replay of the whole log takes longest, and would not find enough
     return _judged(case, name, plan, priced, marking)
-
-
-def _by_marks(case: Case, engine: Engine) -> bool:
-    """Tell whether marks decide for any model of the log."""
-    return any(engine.for_model(model).match == "marked_breakpoint" for model in case.log.table.models.values)
 
 
 def _hidden(case: Case, name: str) -> bool:

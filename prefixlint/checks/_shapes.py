@@ -95,7 +95,7 @@ def is_called(value: Value, words: frozenset[str]) -> bool:
     """Tell whether a value's own name has one of some words: `self.chat_history`, `history`."""
     if isinstance(value, Call):
         return False
-    return bool(set(last_name(value).lower().split("_")) & words)
+    return bool(words_of(last_name(value)) & words)
 
 
 def holds_messages(value: Value) -> bool:
@@ -202,7 +202,7 @@ def literals(value: Value) -> set[str]:
 
 
 def named_parts(value: Value) -> list[Value]:
-    """Give the names that stand in a concatenation."""
+    """Give the parts of a concatenation that are names."""
     held = bare(value)
     parts = held.parts if isinstance(held, Join) else (value,)
     return [part for part in parts if dotted(part)]

@@ -191,6 +191,14 @@ def _varies(value: Value) -> bool:
 
 
 def _ids(context: Context) -> Iterator[Hit]:
+    for value, frame, rebuilt in (*_ids_of_calls(context), *_ids_of_messages(context)):
+        if any(o.kind == "random" and o.evidence == "flow" for o in _origins(context, value, frame)):
+            severity = Severity.ERROR if rebuilt else Severity.INFO
+            yield frame.span(value), "a call id is made anew when the conversation is rebuilt", severity
+
+
+def _ids_of_calls(context: Context) -> Iterator[tuple[Value, Frame, bool]]:
+    """Give the ids of calls that are written as mappings, and whether those make a conversation again."""
     for _, sink, frame in sinks(context, "expr"):
         if sink.name not in ("tool_calls", "call_id"):
             continue
@@ -201,21 +209,15 @@ def _ids(context: Context) -> Iterator[Hit]:
                 value = entries(part).get(key)
                 if key == "id" and "role" in entries(part):
                     continue  # the message's own
-                if value is None or not (sink.loop or isinstance(bare(value), Either)):
-                    continue
-                if any(
-                    o.kind == "random" and o.evidence == "flow"
-                    for o in context.linked.renderer.verdict(value, frame).origins
-                ):
-                    severity = Severity.ERROR if _rebuilds(sink) else Severity.INFO
-                    yield frame.span(value), "a call id is made anew when the conversation is rebuilt", severity
+                if value is not None and (sink.loop or isinstance(bare(value), Either)):
+                    yield value, frame, _rebuilds(sink)
 
+
+def _ids_of_messages(context: Context) -> Iterator[tuple[Value, Frame, bool]]:
+    """Give the same of messages that a loop makes."""
     for _, sink, frame in sinks(context, "message"):
         for value in _made_ids(sink.value) if sink.loop else ():
-            if any(o.kind == "random" and o.evidence == "flow" for o in _origins(context, value, frame)):
-                rebuilt = set(words(sink.func)) & _REBUILDS and not _is_record(sink.value)
-                severity = Severity.ERROR if rebuilt else Severity.INFO
-                yield frame.span(value), "a call id is made anew when the conversation is rebuilt", severity
+            yield value, frame, bool(words(sink.func) & _REBUILDS) and not _is_record(sink.value)
 
 
 def _is_record(message: Value) -> bool:

@@ -101,6 +101,10 @@ class Engine:
         """Whether salts separate its caches: a server that does not know them ignores them, and shares."""
         return self.kind != "engine" or not _SALTS.isdisjoint(self.isolation)
 
+    def goes_by_marks(self, models: Iterable[str | None]) -> bool:
+        """Tell whether marks decide what is cached, for any of these models."""
+        return any(self.for_model(model).match == "marked_breakpoint" for model in models)
+
     def for_model(self, model: str | None) -> Engine:
         """Give what holds for one model: another engine where `instead` names one, and the model's own values."""
         pattern = best_pattern(self.instead, model)

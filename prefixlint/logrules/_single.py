@@ -57,14 +57,8 @@ def _bypassed(view: View) -> Iterator[Hit]:
     """Tell whether a request asks for log-probabilities of its prompt: vLLM and SGLang then compute all of it."""
     begin = view.settings.get("logprob_start_len")
     whole = type(begin) is int and begin >= 0 and view.settings.get("return_logprob") is True
-    name = (
-        "prompt_logprobs"
-        if type(view.settings.get("prompt_logprobs")) is int
-        else "logprob_start_len"
-        if whole
-        else None
-    )
-    if name is not None:
+    name = "prompt_logprobs" if type(view.settings.get("prompt_logprobs")) is int else "logprob_start_len"
+    if whole or name == "prompt_logprobs":
         what = f"{name} makes the engine compute the whole prompt again"
         yield Hit("PFX701", name, (3, 3, 0), At(name, 0, None, None), ("PFX701", name), what, "", "", same=False)
 

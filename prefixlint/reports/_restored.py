@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from prefixlint import rulebook
-from prefixlint.findings import Confidence, Rule, Severity
+from prefixlint.findings import Confidence, Severity
 from prefixlint.logfindings import LogFinding, SourcePlace, Where
 from prefixlint.model import MissCause, Skip
 from prefixlint.outline import Piece, PrefixTree, TreeNode
@@ -211,7 +211,7 @@ def _finding(saved: Json) -> LogFinding:
     other = at["other_file"] if at["other_file"] != saved["path"] else None
     severity = Severity[saved["severity"].upper()]
     return LogFinding(
-        rule=rule(saved, severity),
+        rule=rulebook.named(str(saved["rule"]), str(saved["name"]), severity),
         severity=severity,
         confidence=Confidence[saved["confidence"].upper()],
         message=saved["message"],
@@ -226,13 +226,6 @@ def _finding(saved: Json) -> LogFinding:
         fingerprint=saved["fingerprint"],
         sources=tuple(_source(one) for one in saved["related"] if "expression" in one),
     )
-
-
-def rule(saved: Json, severity: Severity) -> Rule:
-    """Give the rule of a saved finding: this version's, or one by its name where that has none of the code."""
-    code, name = str(saved["rule"]), str(saved["name"])
-    known = rulebook.rules().get(code)
-    return known or Rule(code=code, name=name, check="", severity=severity, since="", summary=name)
 
 
 def _source(saved: Json) -> SourcePlace:

@@ -75,6 +75,7 @@ _FILLED = word_set(
     "format_prompt format_messages replace %"
 )
 """Methods that give a text with its places filled."""
+_STAYS_TEXT = _FILLED | {"strip", "rstrip", "lstrip"}
 RENDERS = _FILLED | word_set(
     "partial_format stream astream astream_events batch abatch predict apredict aformat_prompt aformat_messages aformat"
 )
@@ -432,7 +433,7 @@ def is_text(value: Value, depth: int = 0) -> bool:
             return isinstance(base, Lit)
         if value.func.name == "replace" and value.args and _PLACEHOLDER.match(text_of(value.args[0]) or ""):
             return True
-        return value.func.name in (*_FILLED, "strip", "rstrip", "lstrip") and (
+        return value.func.name in _STAYS_TEXT and (
             is_text(base, depth + 1) or (isinstance(base, (Name, Attr, Item)) and value.func.name != "replace")
         )
     if isinstance(value, Call) and isinstance(value.func, Name) and value.args:

@@ -1,0 +1,40 @@
+"""A result of `check`, fresh or saved, in each of its formats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prefixlint.checkrun import CheckResult
+
+
+def shown(
+    result: CheckResult, form: str, *, color: bool = False, verbose: bool = False, statistics: bool = False
+) -> str:
+    """Give a result as text, json, sarif, github, markdown or html; only what that format needs is imported."""
+    if form == "github":
+        from prefixlint.checkgithub import github
+
+        return github(result, verbose=verbose)
+    if form == "text":
+        from prefixlint.checktext import text
+
+        return text(result, color=color, verbose=verbose, statistics=statistics)
+    from prefixlint.reports.json import dump
+
+    if form == "sarif":
+        from prefixlint.checksarif import sarif
+
+        return dump(sarif(result))
+    from prefixlint import checkrun
+
+    document = checkrun.as_json(result)
+    if form == "html":
+        from prefixlint.reports import html
+
+        return html.document(document)
+    if form == "markdown":
+        from prefixlint.reports import markdown
+
+        return markdown.document(document)
+    return dump(document)
