@@ -6,7 +6,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -58,6 +58,8 @@ class Log:
     rows: Rows
     timed: bool
     of_blocks: bool
+    ends: dict[int, Sequence[int]] = field(default_factory=dict, compare=False)
+    """Where the blocks of a marked prompt end, in tokens, by row: filled as rows are visited, the same each time."""
 
 
 def check(limits: Limits) -> None:
@@ -298,7 +300,7 @@ def visits_of(log: Log, limits: Limits, *, marked: bool = True) -> Callable[[], 
                 session=table.conversation[row],
                 replica=table.replicas.values[table.replica[row]],
                 model=table.models.values[table.model[row]],
-                marks=_marks(encoder, table.prompt_segments(row), blocks, limits.marks) if blocks else None,
+                marks=_marks(log, row, blocks, limits.marks) if blocks else None,
                 key=key,
                 unsalted=unsalted.get(table.namespace[row]),
             )
@@ -341,21 +343,20 @@ def _times(log: Log, row: int) -> tuple[float | None, float | None, float | None
     return log.table.time[row], None if math.isnan(first) else first, None if math.isnan(total) else total
 
 
-def _marks(
-    encoder: Encoder,
-    segments: NDArray[np.uint32],
-    blocks: Sequence[Block],
-    spots: Sequence[Spot] | None,
-) -> Marks:
+def _marks(log: Log, row: int, blocks: Sequence[Block], spots: Sequence[Spot] | None) -> Marks:
     """Turn characters of the rendered prompt into tokens; inside of a segment they are shared out evenly.
 
     Marks at `spots` replace those of the prompt itself.
     """
-    chars = np.cumsum([0, *map(encoder.chars, segments.tolist())])
-    ends = np.interp([block.end for block in blocks], chars, encoder.bounds(segments)).astype(np.int64)
+    ends = log.ends.get(row)
+    if ends is None:
+        segments = log.table.prompt_segments(row)
+        chars = np.cumsum([0, *map(log.encoder.chars, segments.tolist())])
+        tokens = np.interp([block.end for block in blocks], chars, log.encoder.bounds(segments)).astype(np.int64)
+        ends = log.ends[row] = np.maximum.accumulate(tokens).tolist()
     if spots is None:
         marked = {i: block.ttl or None for i, block in enumerate(blocks) if block.ttl != UNMARKED}
     else:
         marked = placed(blocks, spots)
     assert DEFAULT_TTL == 0  # so that `or` tells it from a lifetime
-    return Marks(np.maximum.accumulate(ends).tolist() if ends.size else (), marked)
+    return Marks(ends, marked)

@@ -20,7 +20,8 @@ from prefixlint.caches.choose import OPTIMAL, build, build_tier
 from prefixlint.caches.lifetimes import LifetimeTree
 from prefixlint.caches.marks import Marks, MarkStore
 from prefixlint.caches.opt import optimum
-from prefixlint.lives import Life, Replica, Visit, with_output
+from prefixlint.lives import Life, Replica, Visit
+from prefixlint.radix import PrefixIndex
 from prefixlint.spots import Spot
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ class _Run:
         """
         out = self.followed
         out.size.append(visit.prompt.size)
-        out.own.append(self._given(replica, visit, engine, now))
+        out.own.append(self._given(replica, visit, engine))
         if not self._overlap and self._ttl(engine) == math.inf and engine.match != "whole_unit":
             for lengths in (out.seen, out.alive, out.whole):
                 lengths.append(out.own[-1])
@@ -246,22 +247,22 @@ class _Run:
             from_write = self.limits.from_write if self.limits.ttl is not None else engine.lifetime == "from_write"
             stored = LifetimeTree(self._ttl(engine), sliding=not from_write)
             replica.stored[visit.namespace] = stored
-        found = stored.match(visit.prompt, now)
+        found = stored.match(visit.prompt, now, use=True)
         out.seen.append(found.stored)
         out.alive.append(found.length)
         out.whole.append(found.whole)
-        stored.use(visit.prompt[: found.length], now)
         return stored
 
-    def _given(self, replica: Replica, visit: Visit, engine: Engine, now: float) -> int:
+    def _given(self, replica: Replica, visit: Visit, engine: Engine) -> int:
         """Give what earlier requests of the replica had of the prompt; all of it where the caller knows better."""
         alone = self.limits.replicas == 1 and self.limits.route is None and self._spill is None
         if alone and engine.match != "marked_breakpoint":
             return visit.prompt.size
-        tree = replica.given.setdefault(visit.namespace, LifetimeTree())
-        length = tree.match(visit.prompt, now).length
-        tree.store(with_output(visit, engine), now)
-        return length
+        index = replica.given.get(visit.namespace)
+        if index is None:
+            index = replica.given[visit.namespace] = PrefixIndex()
+        output = visit.output if engine.stored == "prompt_and_output" else None
+        return index.match_insert(visit.prompt, len(self.followed.own), output=output).length
 
     def _ttl(self, engine: Engine) -> float:
         ttl = engine.ttl if self.limits.ttl is None else self.limits.ttl

@@ -13,6 +13,7 @@ import numpy as np
 
 from prefixlint.caches.lifetimes import LifetimeTree
 from prefixlint.caches.marks import Marks, MarkStore
+from prefixlint.radix import PrefixIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +63,7 @@ class Replica:
     cache: Cache | None
     host: Tier | None
     selective: bool = False
-    given: dict[Hashable, LifetimeTree] = field(default_factory=dict)
+    given: dict[Hashable, PrefixIndex] = field(default_factory=dict)
     stored: dict[Hashable, LifetimeTree] = field(default_factory=dict)
     marks: dict[str | None, MarkStore] = field(default_factory=dict)
     running: int = 0
@@ -132,8 +133,11 @@ class Life:
         self._ended(now)
 
     def everything(self) -> Ids:
-        """Give what the engine may store of the request in the end."""
-        return with_output(self.visit, self.engine)
+        """Give what the engine may store of the request in the end: what it generated only where the engine does."""
+        output = self._output()
+        if self.engine.stored != "prompt_and_output" or not output.size:
+            return self.visit.prompt
+        return np.concatenate((self.visit.prompt, output))
 
     def _output(self) -> Ids:
         return self.visit.prompt[:0] if self.visit.output is None else self.visit.output
@@ -177,13 +181,6 @@ class Life:
         assert self.replica.host is not None
         own = 0 if self.ticket is None else self.ticket.hit
         return max(own, self.replica.host.find(self.visit.namespace, self.visit.prompt))
-
-
-def with_output(visit: Visit, engine: Engine) -> Ids:
-    """Give a request's prompt, and behind it what it generated where the engine stores that."""
-    if engine.stored != "prompt_and_output" or visit.output is None or not visit.output.size:
-        return visit.prompt
-    return np.concatenate((visit.prompt, visit.output))
 
 
 def _nothing(_time: float) -> None:

@@ -18,6 +18,7 @@ DEFAULT_TTL = 0.0
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _KEYS = ("cache_control", "prompt_cache_breakpoint")
 _POINTS = ("cachePoint", "cache_point")
+_UNSEEN = frozenset((*_KEYS, *_POINTS, "type", "role", "id", "tool_use_id"))
 _FAR = 4  # times the length of a block's JSON in which its strings are looked for
 
 
@@ -148,27 +149,30 @@ def _automatic(body: dict[str, Any], *, implicit: bool) -> float:
 
 def _end(part: Any, prompt: str, start: int) -> int:
     """Give where a block ends in the prompt: behind the furthest of its strings that stands there."""
-    texts = list(_strings(part))
+    texts = _strings(part, [])
     far = start + _FAR * (sum(map(len, texts)) + 200)
     end = start
     for text in texts:
-        for shape in (text, json.dumps(text, ensure_ascii=False)[1:-1]):
-            at = prompt.find(shape, start, far)
-            if at >= 0:
-                end = max(end, at + len(shape))
-                break
+        shown = text
+        at = prompt.find(shown, start, far)
+        if at < 0:
+            shown = json.dumps(text, ensure_ascii=False)[1:-1]
+            at = prompt.find(shown, start, far)
+        if at >= 0:
+            end = max(end, at + len(shown))
     return end
 
 
-def _strings(value: Any) -> Iterator[str]:
-    """Give the strings of a block that may reach the prompt, without its markers and its kind."""
+def _strings(value: Any, found: list[str]) -> list[str]:
+    """Add the strings of a block that may reach the prompt to `found`, without its markers and its kind."""
     if isinstance(value, str):
         if value:
-            yield value
+            found.append(value)
     elif isinstance(value, list):
         for item in value:
-            yield from _strings(item)
+            _strings(item, found)
     elif isinstance(value, dict):
         for key, item in value.items():
-            if key not in (*_KEYS, *_POINTS, "type", "role", "id", "tool_use_id"):
-                yield from _strings(item)
+            if key not in _UNSEEN:
+                _strings(item, found)
+    return found

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from prefixlint.caches.lifetimes import LifetimeTree
+from prefixlint.radix import PrefixIndex
 
 if TYPE_CHECKING:
     import numpy as np
@@ -118,15 +118,14 @@ class _CacheAware:
     """
 
     def __init__(self, replicas: int) -> None:
-        self._trees: list[dict[Hashable, LifetimeTree]] = [{} for _ in range(replicas)]
+        self._trees: list[dict[Hashable, PrefixIndex]] = [{} for _ in range(replicas)]
         self._seen = [0] * replicas
 
     def __call__(self, passenger: Passenger, running: Sequence[int]) -> int:
         """Choose, and remember that the replica now has this prompt."""
         chosen = self._choose(passenger, running)
-        tree = self._trees[chosen].setdefault(passenger.namespace, LifetimeTree())
-        self._seen[chosen] += passenger.prompt.size - tree.match(passenger.prompt, 0).length
-        tree.store(passenger.prompt, 0)
+        tree = self._trees[chosen].setdefault(passenger.namespace, PrefixIndex())
+        self._seen[chosen] += passenger.prompt.size - tree.match_insert(passenger.prompt, 0).length
         return chosen
 
     def _choose(self, passenger: Passenger, running: Sequence[int]) -> int:
@@ -139,5 +138,5 @@ class _CacheAware:
         return min(range(len(self._seen)), key=self._seen.__getitem__)
 
     @staticmethod
-    def _matched(tree: LifetimeTree | None, passenger: Passenger) -> int:
-        return 0 if tree is None else tree.match(passenger.prompt, 0).length
+    def _matched(tree: PrefixIndex | None, passenger: Passenger) -> int:
+        return 0 if tree is None else tree.match(passenger.prompt).length

@@ -23,7 +23,7 @@ def test_entries_live_to_the_end_of_their_last_second():
 def test_use_begins_a_sliding_lifetime_again():
     tree = LifetimeTree(10)
     tree.store(ids("abcdef"), 0)
-    tree.use(ids("abc"), 8)
+    tree.match(ids("abc"), 8, use=True)
     assert tree.match(ids("abcdef"), 12).length == 3
     assert tree.match(ids("abcdef"), 19).length == 0
 
@@ -49,7 +49,7 @@ def test_what_has_expired_is_written_anew():
 def test_using_nothing_that_lives_changes_nothing():
     tree = LifetimeTree(10)
     tree.store(ids("abc"), 0)
-    tree.use(ids("abc"), 20)
+    tree.match(ids("abc"), 20, use=True)
     assert tree.match(ids("abc"), 20).length == 0
 
 

@@ -57,8 +57,12 @@ class LifetimeTree:
         self._sliding = sliding
         self._root = _Node(np.empty(0, np.uint32), math.inf)
 
-    def match(self, ids: Ids, now: float) -> Alive:
-        """Look a sequence up; nothing changes."""
+    def match(self, ids: Ids, now: float, *, use: bool = False) -> Alive:
+        """Look a sequence up.
+
+        `use` begins the lifetime of what is alive of it again, where that counts from the last use.
+        """
+        refresh = use and self._sliding and self._ttl < math.inf
         node, done, alive, whole, dead = self._root, 0, 0, 0, False
         while done < ids.size:
             child = node.children.get(ids.item(done))
@@ -67,11 +71,16 @@ class LifetimeTree:
             same = common(child.key, ids[done:])
             done += same
             dead = dead or now - child.since > self._ttl
+            ends = same < child.key.size
             if not dead:
                 alive = done
-                if same == child.key.size:
+                if not ends:
                     whole = done
-            if same < child.key.size:
+                if refresh:
+                    if ends:
+                        child.split(same)
+                    child.since = now
+            if ends:
                 break
             node = child
         return Alive(alive, whole, done)
@@ -91,8 +100,3 @@ class LifetimeTree:
                 child.since = now
             done += same
             node = child
-
-    def use(self, ids: Ids, now: float) -> None:
-        """Refresh what is alive of a sequence, where its lifetime counts from its last use."""
-        if self._sliding and self._ttl < math.inf:
-            self.store(ids[: self.match(ids, now).length], now)
