@@ -48,14 +48,6 @@ class Tokens:
     prompt: int
     cached: int
 
-    def __add__(self, other: Tokens) -> Tokens:
-        """Add up."""
-        return Tokens(self.prompt + other.prompt, self.cached + other.cached)
-
-    def __sub__(self, other: Tokens) -> Tokens:
-        """Give the difference."""
-        return Tokens(self.prompt - other.prompt, self.cached - other.cached)
-
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -103,23 +95,26 @@ class Gains:
 class Cells:
     """Tokens by engine, family and choice of the family's fixes."""
 
-    families: Mapping[int, frozenset[int]]
-    cells: dict[tuple[str, int, Choice], Tokens] = field(default_factory=dict)
+    families: Mapping[int, Choice]
+    _cells: dict[str, dict[tuple[int, Choice], Tokens]] = field(default_factory=dict)
+
+    def put(self, engine: str, family: int, choice: Choice, tokens: Tokens) -> None:
+        """Note what an engine serves of a family."""
+        self._cells.setdefault(engine, {})[family, choice] = tokens
 
     def knows(self, family: int, choice: Choice) -> bool:
         """Tell whether a choice was tried in a family."""
-        return any((engine, family, choice & self.families[family]) in self.cells for engine, _, _ in self.cells)
+        cell = family, choice & self.families[family]
+        return any(cell in cells for cells in self._cells.values())
 
     def of(self, engine: str, family: int, choice: Choice) -> Tokens:
         """Give what an engine serves of a family if these fixes are made, those of other families left out."""
-        return self.cells[engine, family, choice & self.families.get(family, frozenset())]
+        return self._cells[engine][family, choice & self.families.get(family, NOTHING)]
 
     def all(self, engine: str, choice: Choice) -> Tokens:
         """Give the sum over families."""
-        total = Tokens(0, 0)
-        for family in {family for name, family, _ in self.cells if name == engine}:
-            total += self.of(engine, family, choice)
-        return total
+        served = [self.of(engine, family, choice) for family in {family for family, _ in self._cells[engine]}]
+        return Tokens(sum(one.prompt for one in served), sum(one.cached for one in served))
 
 
 @dataclass(slots=True)
@@ -247,9 +242,8 @@ class Study:
                 cached = np.bincount(counted, one.cached[where])
                 for family, choice in layer.items():
                     held = family < prompts.size
-                    table.cells[name, family, choice] = Tokens(
-                        int(prompts[family]) if held else 0, int(cached[family]) if held else 0
-                    )
+                    tokens = Tokens(int(prompts[family]) if held else 0, int(cached[family]) if held else 0)
+                    table.put(name, family, choice, tokens)
 
     def _variants(
         self,
