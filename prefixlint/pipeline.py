@@ -19,6 +19,7 @@ from prefixlint import (
     engines,
     export,
     gains,
+    heap,
     logs,
     redact,
     replaying,
@@ -259,6 +260,7 @@ def _read(
         watcher=watcher,
     )
     read = ingest.run(_selected(log.read(watch.on_bytes), options))
+    heap.trim()
     if not len(read.table):
         raise LogRefusedError(
             "no request was read from these logs",
@@ -287,6 +289,7 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
     redactor = redact.shown(personal=options.redact, salt=options.mask_salt)
     findings = _findings(run, ordered.order, options, log, redactor)
     run.watcher = None  # what it holds of the log is not needed any more
+    heap.trim()
     setting = replaying.Setting(
         engines=chosen,
         files=run.files,
@@ -307,6 +310,7 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
     analysis = summary.build(material, account)
     if ordered.rows.size:
         analysis = _tried(run, options, watch, log, done=done, material=material, account=account, analysis=analysis)
+    heap.trim()
     analysis = worth.add(analysis, _worth(run, options, done, account))
     if options.source:
         from prefixlint import tosource  # late, since the linter is another program

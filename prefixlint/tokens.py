@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from prefixlint import heap
 from prefixlint.pieces import cutter, sanitize
 from prefixlint.segments import LONG, Store
 from prefixlint.tokenlibs import FastTokenizer, Wrapping, encode_slow, load_slow
@@ -118,6 +119,7 @@ class Encoder:
             self._store.shorten(self._queue)
         self._queue.clear()
         self._queued_chars = 0
+        heap.trim()
 
     def ids(self, segments: Segments) -> Ids:
         """Give the tokens of a prompt. RuntimeError where a flush is missing."""
