@@ -6,20 +6,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from prefixlint.checkrun import CheckResult
+    from prefixlint.reports import Look
 
 
-def shown(
-    result: CheckResult, form: str, *, color: bool = False, verbose: bool = False, statistics: bool = False
-) -> str:
+def shown(result: CheckResult, form: str, look: Look, *, statistics: bool = False) -> str:
     """Give a result as text, json, sarif, github, markdown or html; only what that format needs is imported."""
     if form == "github":
         from prefixlint.checkgithub import github
 
-        return github(result, verbose=verbose)
+        return github(result, verbose=look.verbose)
     if form == "text":
         from prefixlint.checktext import text
 
-        return text(result, color=color, verbose=verbose, statistics=statistics)
+        return text(result, width=look.width, color=look.color, verbose=look.verbose, statistics=statistics)
     from prefixlint.reports.json import dump
 
     if form == "sarif":

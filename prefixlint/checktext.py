@@ -6,7 +6,8 @@ from collections import Counter
 
 from prefixlint.checkrun import CheckResult, position
 from prefixlint.findings import At, Finding, Severity
-from prefixlint.sources import notebook
+from prefixlint.reports._terminal import wrap
+from prefixlint.sources import Diagnostic, notebook
 from prefixlint.wording import many
 
 _COLORS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "info": "\x1b[1;36m", "dim": "\x1b[2m", "bold": "\x1b[1m"}
@@ -15,21 +16,39 @@ _MAX_LINE = 160
 """Characters of a source line that are shown around the place."""
 
 
-def text(result: CheckResult, *, color: bool = False, verbose: bool = False, statistics: bool = False) -> str:
-    """Give the report. Information is counted, and shown with `verbose`."""
+def text(
+    result: CheckResult, *, width: int = 80, color: bool = False, verbose: bool = False, statistics: bool = False
+) -> str:
+    """Give the report, its sentences in lines of `width` columns. Information is counted, and shown with `verbose`."""
     shown = [f for f in result.findings if verbose or f.severity > Severity.INFO]
-    blocks = [_block(finding, result, color=color) for finding in shown]
-    for error in result.errors:
-        place = _plain(f"{error.path}:{error.line}" if error.line else error.path)
-        blocks.append(
-            f"{_paint('error', 'error', color)}[{error.slug}]: {place}: {_plain(error.message)}\n"
-            if place
-            else f"{_paint('error', 'error', color)}[{error.slug}]: {_plain(error.message)}\n"
-        )
+    blocks = [_block(finding, result, width, color=color) for finding in shown]
+    blocks += [_diagnostic(error, width, color=color) for error in result.errors]
     if statistics:
         blocks.append(_statistics(result))
-    blocks.append(_footer(result, hidden=len(result.findings) - len(shown)))
+    blocks.append("\n".join(wrap(_footer(result, hidden=len(result.findings) - len(shown)), width, first="")) + "\n")
     return "\n".join(blocks)
+
+
+def _diagnostic(error: Diagnostic, width: int, *, color: bool) -> str:
+    place = _plain(f"{error.path}:{error.line}" if error.line else error.path)
+    first = f"error[{error.slug}]: {place}: " if place else f"error[{error.slug}]: "
+    head, *rest = wrap(_plain(error.message), width, first=first)
+    return "\n".join([_paint("error", "error", color) + head.removeprefix("error"), *rest]) + "\n"
+
+
+def _headline(finding: Finding, said: str, width: int, *, color: bool) -> list[str]:
+    """Give what was found, after how grave it is and by which rule."""
+    word = finding.severity.word
+    tag = f"{word}[{finding.rule.code}]"
+    head, *rest = wrap(_plain(said), width, first=f"{tag}: ")
+    first = f"{_paint(tag, word, color)}: {_paint(head.removeprefix(f'{tag}: '), 'bold', color)}"
+    return [first, *("  " + _paint(line.strip(), "bold", color) for line in rest)]
+
+
+def _noted(label: str, said: str, margin: int, width: int) -> list[str]:
+    """Give a remark below a place; `label` stays in one piece: a path may be long, and have spaces."""
+    first = f"{' ' * margin} = {label}: "
+    return wrap(said, width, first=first, indent=" " * min(len(first), margin + len(" = help: ")))
 
 
 def _plain(text: str) -> str:
@@ -41,12 +60,10 @@ def _paint(word: str, name: str, color: bool) -> str:
     return f"{_COLORS[name]}{word}{_RESET}" if color else word
 
 
-def _logged(finding: Finding, at: At, *, color: bool) -> str:
+def _logged(finding: Finding, at: At, width: int, *, color: bool) -> str:
     """Show a finding of a log: where the two requests part, and both values one below the other."""
-    word = finding.severity.word
-    what = _plain(finding.message.split(" (", 1)[0])
     lines = [
-        f"{_paint(f'{word}[{finding.rule.code}]', word, color)}: {_paint(what, 'bold', color)}",
+        *_headline(finding, finding.message.split(" (", 1)[0], width, color=color),
         f" --> {_plain(finding.span.path)}:{at.line}: {_plain(at.path)}, character {at.char}",
     ]
     if finding.values:
@@ -55,13 +72,13 @@ def _logged(finding: Finding, at: At, *, color: bool) -> str:
             lines.append(f"  {_paint(f'line {line}:', 'dim', color)} {shown or '(nothing)'}")
     lines.append(f"  = in {many(finding.requests or 1, 'request')}")
     if finding.help:
-        lines.append(f"  = help: {finding.help}")
+        lines += _noted("help", finding.help, 1, width)
     return "\n".join(lines) + "\n"
 
 
-def _block(finding: Finding, result: CheckResult, *, color: bool) -> str:
+def _block(finding: Finding, result: CheckResult, columns: int, *, color: bool) -> str:
     if finding.at is not None:
-        return _logged(finding, finding.at, color=color)
+        return _logged(finding, finding.at, columns, color=color)
     word = finding.severity.word
     data = result.files.get(finding.span.path, b"")
     line, column = position(data, finding.span.start)
@@ -72,7 +89,7 @@ def _block(finding: Finding, result: CheckResult, *, color: bool) -> str:
     carets = " " * (column - 1 - shift) + "^" * max(1, min(stop - column, len(source) - (column - 1 - shift)))
     bar = _paint("|", "dim", color)
     lines = [
-        f"{_paint(f'{word}[{finding.rule.code}]', word, color)}: {_paint(_plain(finding.message), 'bold', color)}",
+        *_headline(finding, finding.message, columns, color=color),
         f"{' ' * width}--> {_plain(finding.span.path)}:{line}:{column}{_cell(finding, data)}",
         f"{' ' * width} {bar}",
         f"{line} {bar} {source}",
@@ -80,12 +97,13 @@ def _block(finding: Finding, result: CheckResult, *, color: bool) -> str:
     ]
     for related in finding.related:
         where, at = position(result.files.get(related.span.path, b""), related.span.start)
-        lines.append(f"{' ' * width} = note: {_plain(related.span.path)}:{where}:{at}: {_plain(related.message)}")
+        place = f"note: {_plain(related.span.path)}:{where}:{at}"
+        lines += _noted(place, _plain(related.message), width, columns)
     if finding.help:
-        lines.append(f"{' ' * width} = help: {finding.help}")
+        lines += _noted("help", finding.help, width, columns)
     if finding.fix is not None:
         option = "--fix" if finding.fix.applicability == "safe" else "--unsafe-fixes"
-        lines.append(f"{' ' * width} = fix: {finding.fix.title} ({option})")
+        lines += _noted("fix", f"{finding.fix.title} ({option})", width, columns)
     return "\n".join(lines) + "\n"
 
 
@@ -120,7 +138,7 @@ def _footer(result: CheckResult, hidden: int) -> str:
     parts = []
     for severity, word in ((Severity.ERROR, "error"), (Severity.WARNING, "warning"), (Severity.INFO, "note")):
         if counts[severity]:
-            parts.append(f"{counts[severity]} {word}{'s' if counts[severity] > 1 else ''}")
+            parts.append(many(counts[severity], word))
     found = ", ".join(parts) or "nothing found"
     extra = " (-v shows the notes)" if hidden else ""
     silent = f"; {len(result.suppressed)} suppressed" if result.suppressed else ""
@@ -130,4 +148,5 @@ def _footer(result: CheckResult, hidden: int) -> str:
         if result.base is not None and result.base.gone
         else ""
     )
-    return f"{found}{extra}{silent}{gone}{broken} in {result.scanned} files ({result.with_prompts} with prompts)\n"
+    read = f"in {many(result.scanned, 'file')} ({result.with_prompts:,} with prompts)"
+    return f"{found}{extra}{silent}{gone}{broken} {read}"

@@ -129,9 +129,8 @@ def _add_ignores(result: CheckResult, run: Any, config: LintConfig, reason: str)
 def _show(result: CheckResult, options: dict[str, Any]) -> None:
     from prefixlint import checkforms
 
-    color = console.wants_color(options["color"], options["output"])
-    form, told = options["report"], {name: options[name] for name in ("verbose", "statistics")}
-    console.emit(checkforms.shown(result, form, color=color, **told), options["output"])
+    said = checkforms.shown(result, options["report"], console.look(options), statistics=options["statistics"])
+    console.emit(said, options["output"])
     if options["report"] == "github":
         from prefixlint import checkrun
         from prefixlint.reports import markdown

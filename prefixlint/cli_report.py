@@ -86,7 +86,7 @@ def _check(result: dict[str, Any], form: str, look: Look) -> str:
 
     root = Path.cwd()
     checked = checksaved.result(result, root, lambda path: _source(root, path))
-    return checkforms.shown(checked, form, color=look.color, verbose=look.verbose)
+    return checkforms.shown(checked, form, look)
 
 
 def _source(root: Path, path: str) -> bytes | None:

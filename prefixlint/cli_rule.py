@@ -56,6 +56,7 @@ def _rule(each: Rule) -> dict[str, Any]:
 def config(path: str, config_file: str | None, **settings: Any) -> None:
     """Show the configuration that holds for PATH."""
     from prefixlint import discover, lintconfig
+    from prefixlint.reports._terminal import wrap
 
     root = discover.root_of(Path(path).absolute())
     found = lintconfig.find(root, config_file)
@@ -64,14 +65,15 @@ def config(path: str, config_file: str | None, **settings: Any) -> None:
         _dump(_configuration(root, found, rows), settings["output"])
         return
     out = [f"root: {root}", f"configuration: {found.source or 'none: built-in defaults'}"]
+    lists = {"exclude": [*found.exclude, *found.extend_exclude], **_declared(found)}
+    width = console.width()
+    out += [f"min-tokens: {found.min_tokens}", f"fail-on: {found.fail_on}"]
     out += [
-        f"min-tokens: {found.min_tokens}",
-        f"fail-on: {found.fail_on}",
-        f"exclude: {', '.join((*found.exclude, *found.extend_exclude))}",
-        *(f"{key}: {', '.join(values)}" for key, values in _declared(found).items() if values),
-        "",
+        line for key, values in lists.items() if values for line in wrap(", ".join(values), width, first=f"{key}: ")
     ]
-    out += [f"{each.code}  {'on ' if on else 'off'}  {each.name:<34}  {why}" for each, on, why in rows]
+    out.append("")
+    for each, on, why in rows:
+        out += wrap(why, width, first=f"{each.code}  {'on ' if on else 'off'}  {each.name:<34}  ", indent=" " * 13)
     console.emit("\n".join(out) + "\n", settings["output"])
 
 

@@ -124,7 +124,7 @@ def _spec(patterns: tuple[str, ...]) -> Any:
     with _undisturbed():
         try:
             return pathspec.GitIgnoreSpec.from_lines(patterns)
-        except ValueError:
+        except (ValueError, re.error):
             return pathspec.GitIgnoreSpec.from_lines(filter(_valid, patterns))
 
 
@@ -141,7 +141,7 @@ def _valid(line: str) -> bool:
 
     try:
         pathspec.GitIgnoreSpec.from_lines([line])
-    except ValueError:
+    except (ValueError, re.error):
         return False
     return True
 

@@ -10,6 +10,7 @@ from prefixlint.sources import _jinja
 from prefixlint.values import (
     Attr,
     Call,
+    Either,
     Field,
     Item,
     Join,
@@ -89,11 +90,14 @@ def _first(resolver: Resolver, value: Value, frame: Frame) -> tuple[Value, Frame
     return (held.body, inner) if isinstance(held, Loop) else (held, inner)
 
 
-def loaded(resolver: Resolver, value: Value, frame: Frame) -> tuple[Value, Frame] | None:
+def loaded(resolver: Resolver, value: Value, frame: Frame, depth: int = 0) -> tuple[Value, Frame] | None:
     """Give the text of the file that a value names.
 
-    `env.get_template("x.j2")`, `load_prompt("x")`, `from_string(s)`.
+    `env.get_template("x.j2")`, `load_prompt("x")`, `from_string(s)`; of a loader that keeps what it read, the reading.
     """
+    if isinstance(value, Either) and depth < _MAX_PATH:
+        options = (loaded(resolver, *resolver.resolve(option, frame), depth + 1) for option in value.options)
+        return next((text for text in options if text is not None), None)
     if not isinstance(value, Call):
         return None
     last = last_name(value)
@@ -102,7 +106,9 @@ def loaded(resolver: Resolver, value: Value, frame: Frame) -> tuple[Value, Frame
         if isinstance(text, Lit):
             lowered, _ = _jinja.lower(text, inner.summary.path)
             return lowered, inner._replace(func="", args={})
-        return loaded(resolver, text, inner)
+        return loaded(resolver, text, inner, depth + 1) if depth < _MAX_PATH else None
+    if last in _TRIMS and isinstance(value.func, Attr) and depth < _MAX_PATH:
+        return loaded(resolver, *resolver.resolve(value.func.base, frame), depth + 1)
     read = read_file(resolver, value, frame)
     if read is not None:
         return None if isinstance(read, str) else read
@@ -160,6 +166,7 @@ def _opened(resolver: Resolver, call: Call, frame: Frame) -> list[tuple[Value, F
     return [(base, inner)] if isinstance(base, Op) else []
 
 
+_TRIMS = frozenset(["strip", "lstrip", "rstrip"])
 _READERS = frozenset(["get_data", "load_text", "read_file", "read_text_file"])
 _JOINING = frozenset(["joinpath", "join", "with_name", "with_suffix", "resolve", "absolute", "expanduser", "as_posix"])
 _MAX_PATH = 8

@@ -55,6 +55,7 @@ from prefixlint.verdicts import (
     set_like,
     stored,
     union,
+    weakened,
     without,
     writes_out,
 )
@@ -214,7 +215,9 @@ class Judge:
         base = self._judge(value.base, frame) if is_direct(self.resolver, value.base, frame) else UNKNOWN
         coarser = refined(base, value.name)
         if base.origins and any(origin.evidence == "flow" for origin in base.origins):
-            return coarser
+            # of a thing that was drawn elsewhere, one attribute may differ and another be the same for all
+            drawn_here = isinstance(self.resolver.resolve(value.base, frame)[0], Call)
+            return coarser if drawn_here else weakened(coarser, "selection")
         said = path_named((path or f"{owner(value.base)}.{value.name}").lstrip("./"))
         if is_written_out(self.resolver, value.base, frame):
             return listed(said)
@@ -324,7 +327,7 @@ class Judge:
         return union([named(name) for name in placeholders.names(value.text.text, value.style)] or [CONSTANT])
 
     def _op(self, value: Op, frame: Frame) -> Verdict:
-        if value.name in ("compare", "not", "?", "while", "loop"):
+        if value.name in ("compare", "not", "?", "while", "loop") or value.name.startswith("handed"):
             return UNKNOWN
         inner = self._all(value.operands, frame)
         if value.name == "counter":
@@ -433,7 +436,12 @@ class Judge:
         return "%Y-%m-%d" if "date" in words and not words & {"time", "datetime"} else None
 
     def _arguments(self, value: Call, frame: Frame) -> Verdict:
-        return self._all((*value.args, *(item for _, item in value.kwargs)), frame)
+        """Judge what is handed over; which entries of a mapping that is spread are used is not known."""
+        given = self._all((*value.args, *(item for name, item in value.kwargs if name != "**")), frame)
+        spread = [self._judge(item, frame) for name, item in value.kwargs if name == "**"]
+        if not spread:
+            return given
+        return union([given, *map(weakened, spread)])
 
     def _method(self, value: Call, func: Attr, frame: Frame) -> Verdict:
         written = func.name in _WRITTEN

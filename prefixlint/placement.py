@@ -199,7 +199,7 @@ def _masked(found: list[Place], segments: list[Segment]) -> list[Place]:
         own = branches.get(id(place.hole), {})
         masker = None
         for earlier in out:
-            if earlier.origin.kind == "unknown" and place.origin.kind != "unknown":
+            if place.origin.kind != "unknown" and (earlier.origin.kind == "unknown" or _is_whole_head(earlier)):
                 continue
             if earlier.hole is place.hole or earlier.hole.span == place.hole.span:
                 continue
@@ -211,3 +211,10 @@ def _masked(found: list[Place], segments: list[Segment]) -> list[Place]:
                 break
         out.append(place if masker is None else replace(place, masker=masker))
     return out
+
+
+def _is_whole_head(place: Place) -> bool:
+    """Tell whether a name is all that is known of a system message: `prompt` is then that text, not a request's."""
+    if place.role not in HEAD or place.origin.evidence != "name" or place.origin.kind not in CONTENT:
+        return False
+    return any(len(message.nodes) == 1 and message.nodes[0] is place.hole for message in place.prompt.messages)

@@ -111,6 +111,8 @@ class Renderer:
             return self._call(value, frame, fills, via)
         if isinstance(value, (Seq, Map)):
             return self._shown(value, frame, fills, via)
+        if isinstance(value, Op) and value.name.startswith("handed"):
+            return self._handed(value, frame, fills, via)
         return self._place(value, frame, via, frame.span(value), fills=fills)
 
     def part(self, value: Value, frame: Frame) -> list[Node]:
@@ -237,7 +239,8 @@ class Renderer:
         held, inner = self.resolver.resolve(value, frame)
         if self._texts.is_text(held, inner) and not self._texts.is_value(held, inner, frame, name):
             nodes = self.render(held, inner, fills, (span, *via))
-            return _named(nodes, name, span) if name and len(static_text(nodes)) <= _PHRASE else nodes
+            phrase = bool(name) and len(static_text(nodes)) <= _PHRASE
+            return [_said(node, name, span) for node in nodes] if phrase else nodes
         verdict = self.judge.judge(field if field is not None else value, frame)
         names = tuple(dict.fromkeys(each for each in (name, called(value), called(held)) if each))
         if not verdict.origins and not verdict.constant and name:
@@ -407,6 +410,23 @@ class Renderer:
         names = tuple(dict.fromkeys(each for each in (called(value), called(held)) if each))
         return [Hole(names, verdict.origins, frame.span(value), verdict.constant, via)]
 
+    def _handed(self, op: Op, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]) -> list[Node]:
+        """Render what a function adds to the list or buffer that it is handed."""
+        call, key = op.operands
+        found = self.resolver.callee(call, frame)
+        if found is None or frame.depth > MAX_NESTING:
+            return []
+        function = found[0]
+        name = text_of(key) or next(iter(function.params[key.value : key.value + 1]), "")
+        left = dict(function.leaves).get(name)
+        if left is None:
+            return []
+        listed = op.name == "handed list"
+        empty: Value = Seq("list", (), op.start, op.start) if listed else Lit("", op.start, op.start)
+        inner = self.resolver.entered(call, frame, *found)
+        inner = inner._replace(args={**(inner.args or {}), name: (empty, frame)})
+        return (self.elements if listed else self.render)(left, inner, fills, (frame.span(op), *via))
+
     def _element(self, item: Value, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]) -> list[Node]:
         if isinstance(item, Star):
             return self.elements(item.value, frame, fills, via)
@@ -447,12 +467,8 @@ class Renderer:
         return self.judge.judge(value, frame)
 
 
-def _named(nodes: Sequence[Node], name: str, span: Span) -> list[Node]:
-    """Let a place that a phrase fills stand for the values in it of which only names, or nothing, are known."""
-    return [_said(node, name, span) for node in nodes]
-
-
 def _said(node: Node, name: str, span: Span) -> Node:
+    """Let a place that a phrase fills stand for a value in it of which only a name, or nothing, is known."""
     if isinstance(node, Choice):
         return Choice(tuple(tuple(_said(each, name, span) for each in branch) for branch in node.branches), node.span)
     if not isinstance(node, Hole) or node.constant or any(origin.evidence == "flow" for origin in node.origins):

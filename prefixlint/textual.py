@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from prefixlint.fills import BRACE_METHODS, DOLLAR_METHODS, loaded, read_file
 from prefixlint.resolve import Frame, Resolver
-from prefixlint.values import Attr, Call, Either, Field, Join, Lit, Loop, Template, Value, dotted
+from prefixlint.values import Attr, Call, Either, Field, Join, Lit, Loop, Op, Template, Value, dotted
 from prefixlint.verdicts import SHORT
 from prefixlint.wordset import word_set
 
@@ -59,6 +59,8 @@ class Texts:
             return any(self.is_text(*self.resolver.resolve(option, frame)) for option in value.options)
         if isinstance(value, Loop):
             return value.kind == "text"
+        if isinstance(value, Op):
+            return value.name == "handed text"
         if isinstance(value, Call):
             return self._makes_text(value, frame)
         return False

@@ -152,6 +152,12 @@ def without(verdict: Verdict, *kinds: str) -> Verdict:
     return Verdict(tuple(origin for origin in verdict.origins if origin.kind not in kinds), verdict.constant)
 
 
+def weakened(verdict: Verdict, *kinds: str) -> Verdict:
+    """Take the origins of some kinds, all where none is named, as hints only."""
+    origins = (replace(o, weak=True) if not kinds or o.kind in kinds else o for o in verdict.origins)
+    return Verdict(tuple(origins), verdict.constant)
+
+
 def stored(verdict: Verdict) -> Verdict:
     """Take times and ids that belong to stored things: the date of a document is not today's."""
     return without(verdict, "clock", "date", "random", "counter")

@@ -280,3 +280,34 @@ def test_no_terminal_obeys_a_file_name(project):
     assert "?[31m??.j2:2:1" in shown
     assert not set("\x1b\u202e\x9b\x07") & set(shown)
     assert not set("\x1b\u202e\x9b\x07") & set(run("--format", "sarif").stdout + run("--format", "markdown").stdout)
+
+
+LONG_PATH = "a folder with spaces/and one more folder with a name that is long enough/bad prompts.py"
+
+
+def test_sentences_keep_to_the_width_and_paths_stay_whole(project, monkeypatch):
+    (project / LONG_PATH).parent.mkdir(parents=True)
+    (project / "bad.py").rename(project / LONG_PATH)
+    monkeypatch.setenv("COLUMNS", "50")
+    lines = run(LONG_PATH).stdout.splitlines()
+    assert any(line.startswith(" --> ") and line.endswith(f"{LONG_PATH}:2:40") for line in lines)
+    assert any(f"note: {LONG_PATH}:1:9:" in line for line in lines)
+    source = next(line for line in lines if "SYSTEM_PROMPT = " in line)
+    carets = lines[lines.index(source) + 1]
+    assert source[carets.index("^") : carets.rindex("^") + 1] == "names"
+    said = [line for line in lines if LONG_PATH not in line and line not in (source, carets)]
+    assert max(map(len, said)) <= 50
+    assert said[-1] == "1 warning in 1 file (1 with prompts)"
+
+
+def test_colour_changes_no_word(project, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "44")
+    plain, painted = (run("bad.py", "--color", when).stdout for when in ("never", "always"))
+    assert "\x1b[" in painted
+    assert re.sub(r"\x1b\[[0-9;]*m", "", painted) == plain
+
+
+def test_the_last_line_counts_files(project):
+    (project / "fine.py").write_text("x = 1\n")
+    assert run(".").stdout.splitlines()[-1] == "1 warning in 3 files (1 with prompts)"
+    assert run("fine.py").stdout == "nothing found in 1 file (0 with prompts)\n"

@@ -92,7 +92,7 @@ def test_a_gitignore_counts_in_its_folder_and_below(tree):
 
 
 def test_a_gitignore_with_a_line_that_is_no_pattern_is_read_without_it(tree):
-    root = tree(**{".gitignore": "!\nb.py\n", "a.py": "", "b.py": ""})
+    root = tree(**{".gitignore": "!\nclips/[X] 2 [AVC-8bit].csv\nb.py\n", "a.py": "", "b.py": ""})
     assert find(root, ["."]).paths == ["a.py"]
 
 

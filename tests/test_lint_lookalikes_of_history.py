@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.linting import codes
+from tests.linting import codes, findings
 
 SEND = "\n\ndef send(client, messages):\n    return client.chat.completions.create(model='m', messages=messages)\n"
 QUIET = {
@@ -106,3 +106,62 @@ QUIET = {
 @pytest.mark.parametrize("name", QUIET)
 def test_lookalikes_stay_quiet(name):
     assert codes({"app.py": QUIET[name]}) == set()
+
+
+MINOR = {
+    "an id where a call has none": (
+        "import uuid\n\ndef id_of(turn):\n    return turn.id or uuid.uuid4().hex\n\ndef rebuild(turns):\n    out = []\n    for turn in turns:\n"
+        "        out.append({'role': 'tool', 'tool_call_id': id_of(turn), 'content': turn.text})\n    return out\n"
+    ),
+    "thinking by what the model can": (
+        "def ask(client, history, model):\n    thinking = {'type': 'disabled'}\n    if can_think(model):\n"
+        "        thinking = {'type': 'enabled', 'budget_tokens': 900}\n"
+        "    return client.messages.create(model=model, messages=history, thinking=thinking)\n"
+    ),
+    "thinking by settings": (
+        "def thinking_of(settings):\n    if settings.off:\n        return {'type': 'disabled'}\n    return {'type': 'enabled'}\n"
+        "def ask(client, history, settings):\n"
+        "    return client.messages.create(model='m', messages=history, thinking=thinking_of(settings))\n"
+    ),
+    "blocks that Anthropic reads as the string": (
+        "from anthropic import Anthropic\n\ndef mark(messages):\n"
+        "    messages[-1]['content'] = [{'type': 'text', 'text': messages[-1]['content'], 'cache_control': CC}]\n"
+        "    return Anthropic().messages.create(model='m', messages=messages)\n"
+    ),
+    "one text that is cut": (
+        "def shorten(text, count):\n    return trim_messages([HumanMessage(content=text)], max_tokens=90, token_counter=count)\n"
+    ),
+    "a judge behind a copy of the conversation": (
+        "def rate(client, messages, answers):\n    judged = messages.copy()\n"
+        "    judged.append({'role': 'system', 'content': 'Rate the answer from one to ten, and say the number only.'})\n"
+        "    for answer in answers:\n        judged.append({'role': 'assistant', 'content': answer})\n"
+        "    return client.chat.completions.create(model='m', messages=judged)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MINOR)
+def test_what_is_no_fault_of_most_programs_is_not_shown(name):
+    found, errors = findings({"app.py": MINOR[name]})
+    assert not errors
+    assert {f.severity.word for f in found} <= {"info"}, [(f.rule.code, f.severity.word) for f in found]
+
+
+GRAVE = {
+    "an id made anew": MINOR["an id where a call has none"].replace("turn.id or ", ""),
+    "thinking by the question": (
+        "def ask(client, history, hard):\n    thinking = {'type': 'enabled'} if hard else {'type': 'disabled'}\n"
+        "    return client.messages.create(model='m', messages=history, thinking=thinking)\n"
+    ),
+    "blocks for any server": MINOR["blocks that Anthropic reads as the string"]
+    .replace("from anthropic import Anthropic", "import openai")
+    .replace("Anthropic().messages", "openai.OpenAI().chat.completions"),
+    "a conversation that is cut": MINOR["one text that is cut"].replace("[HumanMessage(content=text)]", "text"),
+}
+
+
+@pytest.mark.parametrize("name", GRAVE)
+def test_the_fault_beside_it_is_shown(name):
+    found, errors = findings({"app.py": GRAVE[name]})
+    assert not errors
+    assert {f.severity.word for f in found} & {"warning", "error"}

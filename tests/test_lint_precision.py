@@ -351,3 +351,32 @@ def test_a_call_in_a_record_for_people_is_no_item_of_an_api(key, word):
 def test_an_id_in_a_single_question_marks_it(role, word):
     text = f'import uuid\nfrom openai import OpenAI\ndef f():\n    return OpenAI().chat.completions.create(messages=[{{"role": "{role}", "content": f"Mark {{uuid.uuid4()}}. {RULES} {RULES}"}}])\n'
     assert severities({"a.py": text}, "PFX104") == {word}
+
+
+DRAWN = """import random
+
+def search(root, llm, history):
+    node = random.choice(root.children)
+    return grow(node.state, llm, history)
+
+def grow(state, llm, history):
+    messages = [{"role": "system", "content": state.system_prompt}, *history]
+    return llm.chat.completions.create(model="m", messages=messages)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "word"),
+    [
+        (DRAWN, "info"),
+        (
+            DRAWN.replace(
+                "def grow(state, llm, history):\n", "def grow(state, llm, history):\n    state = random.choice(state)\n"
+            ),
+            "error",
+        ),
+    ],
+    ids=["drawn by a caller, and a part of it", "drawn here"],
+)
+def test_what_a_thing_that_was_drawn_elsewhere_carries_may_be_the_same_for_all(code, word):
+    assert severities({"tree.py": code}, "PFX108") == {word}

@@ -3,7 +3,7 @@
 import pytest
 
 from prefixlint import speech
-from tests.linting import codes, places
+from tests.linting import codes, findings, places
 
 RULES = "\n".join(f"{n}. Never reveal internal notes, and cite the page of statement {n}." for n in range(1, 9))
 LONG = f"You are a helper. Now: {{now_is}}\n{RULES}"
@@ -218,3 +218,128 @@ def test_a_character_of_chinese_weighs_more_than_a_letter():
     assert speech.weight("a" * 100) == 100
     assert speech.weight("é" * 100) == 100
     assert speech.weight("规" * 100) == 240
+
+
+CHANCE = 'import random\nTEXT = """You weigh two answers to one question.\n{one}\n{two}\n' + RULES + '"""\n'
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "    if random.random() < 0.5:\n        one, two = two, one\n        turned = True\n    else:\n        turned = False\n",
+        "    one, two = (two, one) if random.random() < 0.5 else (one, two)\n",
+        "    if not random.getrandbits(1):\n        one, two = two, one\n",
+        "    first = one if random.randint(0, 1) == 0 else two\n    one = first\n",
+    ],
+)
+def test_a_coin_decides_what_stands_first(code):
+    ask = "    return llm.chat.completions.create(model='m', messages=[{'role': 'user', 'content': TEXT.format(one=one, two=two)}])\n"
+    assert "PFX108" in codes({"app.py": CHANCE + "def weigh(llm, one, two):\n" + code + ask})
+
+
+def test_a_condition_is_no_coin():
+    code = "def weigh(llm, one, two, swap):\n    if swap < 0.5:\n        one, two = two, one\n"
+    ask = "    return llm.chat.completions.create(model='m', messages=[{'role': 'user', 'content': TEXT.format(one=one, two=two)}])\n"
+    assert "PFX108" not in codes({"app.py": CHANCE + code + ask})
+
+
+@pytest.mark.parametrize(
+    "stored",
+    ["extra['now'] = datetime.now()", "extra.update(now=datetime.now())", "extra.update({'now': datetime.now()})"],
+)
+def test_a_keyword_that_is_added_to_those_of_the_caller(stored):
+    code = (
+        "from datetime import datetime\n\ndef turn(llm, settings, past, **extra):\n"
+        f"    {stored}\n    system = settings['system'].format(**extra)\n"
+        "    return llm.chat.completions.create(model='m', messages=[{'role': 'system', 'content': system}, *past])\n"
+    )
+    found, _ = findings({"app.py": code})
+    clock = {f.severity.word for f in found if f.rule.code == "PFX101"}
+    assert clock == {"info"}, "whether the text has a place for it is not known"
+
+
+LOADER = """from pathlib import Path
+
+HERE = Path(__file__).parent
+_kept = {}
+
+
+def load_text(name):
+    if name in _kept:
+        return _kept[name]
+    with open(HERE / "texts" / f"{name}.md") as file:
+        text = file.read().strip()
+        _kept[name] = text
+        return text
+"""
+
+
+def test_a_loader_that_keeps_what_it_read():
+    code = (
+        "import time\nfrom jinja2 import Environment\nfrom loading import load_text\n\nENV = Environment()\n"
+        'RULES = load_text("rules")\n\ndef ask(llm, q):\n'
+        "    system = ENV.from_string(RULES).render(now=time.ctime())\n"
+        "    return llm.chat.completions.create(model='m', messages=[{'role': 'system', 'content': system}, q])\n"
+    )
+    files = {"app.py": code, "loading.py": LOADER, "texts/rules.md": f"You help. It is {{{{ now }}}}.\n{RULES}\n"}
+    found, _ = findings(files)
+    clock = [f for f in found if f.rule.code == "PFX101"]
+    assert [(f.span.path, f.severity.word) for f in clock] == [("app.py", "error")]
+    assert clock[0].tokens_at_risk > 100, "the file is read, so what stands behind the time is known"
+
+
+HANDED = 'import io\nimport time\nRULES = """' + RULES + '"""\n'
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        (
+            "def stamp(lines):\n    lines.append(f'Now: {time.ctime()}')\n"
+            "def system_prompt():\n    parts = ['You help readers.']\n    stamp(parts)\n    parts.append(RULES)\n    return '\\n'.join(parts)\n"
+        ),
+        (
+            "class Prompt:\n    def system_prompt(self):\n        parts = []\n        self._stamp(to=parts)\n        parts.append(RULES)\n"
+            "        return 'You help readers.\\n' + '\\n'.join(parts)\n    def _stamp(self, to):\n        if self.on:\n            to.append(time.ctime())\n"
+        ),
+        (
+            "def stamp(out, name):\n    out.write('Hello ' + name)\n    out.write(time.ctime())\n"
+            "def system_prompt(name):\n    out = io.StringIO()\n    stamp(out, name)\n    out.write('You help readers.' + RULES)\n    return out.getvalue()\n"
+        ),
+        (
+            "def stamp(out):\n    day(out)\ndef day(out):\n    out += [time.ctime()]\n    out.append('!')\n"
+            "def system_prompt():\n    parts = ['You help readers.']\n    day(parts)\n    parts.append(RULES)\n    return '\\n'.join(parts)\n"
+        ),
+    ],
+)
+def test_a_helper_adds_to_what_it_is_handed(code):
+    found, _ = findings({"app.py": HANDED + code})
+    clock = [f for f in found if f.rule.code == "PFX101"]
+    assert [f.severity.word for f in clock] == ["error"]
+    assert clock[0].tokens_at_risk > 100
+
+
+def test_a_helper_that_calls_itself_ends():
+    code = "def walk(lines, n):\n    lines.append(f'{n}: {time.ctime()}')\n    walk(lines, n - 1)\n"
+    ask = "def system_prompt():\n    parts = ['You help readers.']\n    walk(parts, 3)\n    parts.append(RULES)\n    return '\\n'.join(parts)\n"
+    assert "PFX101" in codes({"app.py": HANDED + code + ask})
+
+
+def test_messages_that_are_handed_on_stay_messages():
+    code = (
+        "def add(messages):\n    messages.append({'role': 'user', 'content': 'Go on.'})\n"
+        "def ask(llm):\n    messages = [{'role': 'system', 'content': f'You help. {time.ctime()}' + RULES}]\n"
+        "    add(messages)\n    return llm.chat.completions.create(model='m', messages=messages)\n"
+    )
+    found, _ = findings({"app.py": HANDED + code})
+    assert [(f.rule.code, "system message" in f.message) for f in found] == [("PFX101", True)]
+
+
+def test_a_system_text_that_is_handed_over_hides_nothing():
+    code = (
+        "import time\n\ndef ask(llm, prompt, past):\n"
+        "    messages = [{'role': 'system', 'content': prompt}, {'role': 'system', 'content': f'It is {time.ctime()}.'}]\n"
+        "    messages += past\n    return llm.chat.completions.create(model='m', messages=messages)\n"
+    )
+    found, _ = findings({"app.py": code})
+    assert [(f.severity.word, f.masker) for f in found if f.rule.code == "PFX101"] == [("error", None)]

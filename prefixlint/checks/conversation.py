@@ -83,6 +83,7 @@ def _moving_block(context: Context) -> Iterator[Hit]:
                     and index > first
                     and "system" not in roles[:first]
                     and HISTORY not in roles[index:]
+                    and "assistant" not in roles[index:]
                     and message.nodes
                     and fixed
                 ):
@@ -232,6 +233,9 @@ def _kept_last(context: Context) -> Iterator[Hit]:
 def _keeps_last(call: Call) -> bool:
     """Tell whether a call of a framework keeps the last messages, not the first."""
     given = dict(call.kwargs)
+    listed = bare(call.args[0]) if call.args else None
+    if isinstance(listed, Seq) and listed.items and all(map(makes_message, map(bare, listed.items))):
+        return False  # messages made for this alone: their text is cut
     return text_of(given.get("strategy")) != "first" and (last_name(call) != "trim_messages" or "max_tokens" in given)
 
 
@@ -370,14 +374,14 @@ def _is_same(kept: Value, sent: Value) -> bool:
 
 
 def _shape_flip(context: Context) -> Iterator[Hit]:
-    for _, sink, frame in sinks(context, "store"):
+    for summary, sink, frame in sinks(context, "store"):
         if sink.name != "content" or not isinstance(sink.value, Seq):
             continue
         target, _, value = (bare(item) for item in sink.value.items)
         alone = isinstance(value, Seq) and len(value.items) == 1  # with an image beside it, there is no other way
         if alone and isinstance(target, Item) and _is_newest(target.key) and _wraps_content(value):
-            yield frame.span(value), "a message that was a string is sent as a list of blocks"
-    for _, sink, frame in sinks(context, "message"):
+            yield frame.span(value), _FLIPPED, _flips(summary)
+    for summary, sink, frame in sinks(context, "message"):
         if not isinstance(sink.value, Map):
             continue
         found = entries(sink.value)
@@ -386,7 +390,16 @@ def _shape_flip(context: Context) -> Iterator[Hit]:
         if not isinstance(role, Item) or isinstance(bare(role.base), Elem) or not isinstance(content, Seq):
             continue  # what is done to each message alike changes none of them later
         if _wraps_content(content):
-            yield frame.span(sink.value), "a message that was a string is sent as a list of blocks"
+            yield frame.span(sink.value), _FLIPPED, _flips(summary)
+
+
+_FLIPPED = "a message that was a string is sent as a list of blocks"
+
+
+def _flips(summary: Summary) -> Severity:
+    """Give how grave another shape is: with Anthropic's own client, a string and a block of it are the same prompt."""
+    own = any(name.partition(".")[0] == "anthropic" for name in summary.imports.values())
+    return Severity.INFO if own else Severity.WARNING
 
 
 def _wraps_content(value: Value) -> bool:

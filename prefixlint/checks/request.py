@@ -27,9 +27,11 @@ from prefixlint.resolve import Frame
 from prefixlint.sources import Sink
 from prefixlint.sources._pyscope import words
 from prefixlint.values import (
+    Attr,
     Call,
     Either,
     Elem,
+    Item,
     Join,
     Loop,
     Map,
@@ -193,8 +195,18 @@ def _varies(value: Value) -> bool:
 def _ids(context: Context) -> Iterator[Hit]:
     for value, frame, rebuilt in (*_ids_of_calls(context), *_ids_of_messages(context)):
         if any(o.kind == "random" and o.evidence == "flow" for o in _origins(context, value, frame)):
-            severity = Severity.ERROR if rebuilt else Severity.INFO
+            fresh = rebuilt and not _is_fallback(context, value, frame)
+            severity = Severity.ERROR if fresh else Severity.INFO
             yield frame.span(value), "a call id is made anew when the conversation is rebuilt", severity
+
+
+def _is_fallback(context: Context, value: Value, frame: Frame) -> bool:
+    """Tell whether a function gives a call's own id, and makes one only where it has none."""
+    if not isinstance(bare(value), Call):
+        return False
+    held, inner = context.linked.resolver.resolve(value, frame)
+    options = held.options if isinstance(held, Either) else ()
+    return any(isinstance(bare(option), (Attr, Item)) and not _origins(context, option, inner) for option in options)
 
 
 def _ids_of_calls(context: Context) -> Iterator[tuple[Value, Frame, bool]]:
@@ -377,8 +389,18 @@ def _toggled(context: Context) -> Iterator[Hit]:
             for choice in choices:
                 resolved, _ = context.linked.resolver.resolve(choice, inner)
                 if len(literals(resolved)) > 1 or _kinds(resolved) > 1:
-                    yield frame.span(choice), f"{name} is chosen by each call, and a change rewrites the prefix"
+                    message = f"{name} is chosen by each call, and a change rewrites the prefix"
+                    severity = Severity.WARNING if _is_condition(bare(choice)) else Severity.INFO
+                    yield frame.span(choice), message, severity
         yield from _switched(context, sink.value, frame)
+
+
+def _is_condition(value: Value) -> bool:
+    """Tell whether a value is written as a condition, not set beforehand or given by a function that reads settings."""
+    if not isinstance(value, Either):
+        return False
+    first, *_, last = map(bare, value.options)
+    return bool(value.start <= first.start and first.end <= last.start and last.end <= value.end)
 
 
 def _kinds(value: Value) -> int:

@@ -17,7 +17,7 @@ from prefixlint import values
 from prefixlint.declared import NOTHING, Declared
 from prefixlint.values import Call, Value
 
-VERSION = 10
+VERSION = 11
 """Of the summaries' meaning.
 
 Raise it when a source kind reads the same bytes differently, so that caches are not used.
@@ -87,7 +87,7 @@ class Sink:
 class Function:
     """What a function gives back. A method's first parameter is not in `params`.
 
-    `doc` is the byte range of its text.
+    `doc` is the byte range of its text. `leaves` are the parameters that it adds to, with what they hold at its end.
     """
 
     params: tuple[str, ...]
@@ -95,6 +95,7 @@ class Function:
     defaults: tuple[tuple[str, Value], ...] = ()
     start: int = 0
     end: int = 0
+    leaves: tuple[tuple[str, Value], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,8 @@ def encode(summary: Summary) -> dict[str, Any]:
 def _encode_function(function: Function, table: values.Encoder) -> list[Any]:
     returns = None if function.returns is None else table.add(function.returns)
     defaults = [[name, table.add(value)] for name, value in function.defaults]
-    return [list(function.params), returns, defaults, function.start, function.end]
+    leaves = [[name, table.add(value)] for name, value in function.leaves]
+    return [list(function.params), returns, defaults, function.start, function.end, leaves]
 
 
 def decode(path: str, row: Mapping[str, Any]) -> Summary:
@@ -201,13 +203,14 @@ def decode(path: str, row: Mapping[str, Any]) -> Summary:
         return CallSite(cast("Call", table[pair[0]]), pair[1])
 
     def function(fields: list[Any]) -> Function:
-        params, returns, defaults, start, end = fields
+        params, returns, defaults, start, end, leaves = fields
         return Function(
             tuple(params),
             None if returns is None else table[returns],
             tuple((name, table[value]) for name, value in defaults),
             start,
             end,
+            tuple((name, table[value]) for name, value in leaves),
         )
 
     return Summary(

@@ -30,6 +30,7 @@ from prefixlint.values import (
     Value,
     Var,
     bare,
+    dotted,
     text_of,
 )
 from prefixlint.wordset import word_set
@@ -254,7 +255,27 @@ def _comprehension(kind: str) -> Callable[[Any, Scope], Value]:
 
 
 def _conditional(node: ast.IfExp, scope: Scope) -> Value:
-    return Either((lower(node.body, scope), lower(node.orelse, scope)), *scope.at(node))
+    either = Either((lower(node.body, scope), lower(node.orelse, scope)), *scope.at(node))
+    coin = drawn(lower(node.test, scope))
+    return either if coin is None else one_of(either, coin)
+
+
+_CHANCES = frozenset(["random.random", "random.randint", "random.choice", "random.getrandbits", "random.uniform"])
+
+
+def drawn(test: Value) -> Call | None:
+    """Give the call by which a test leaves to chance what is done, None for other tests."""
+    held = bare(test)
+    if isinstance(held, Op) and held.name in ("compare", "not"):
+        return next((call for part in held.operands if (call := drawn(part)) is not None), None)
+    return held if isinstance(held, Call) and dotted(held.func) in _CHANCES else None
+
+
+def one_of(options: Either, coin: Call) -> Value:
+    """Give a choice that chance makes as what it amounts to: `random.choice` of the options."""
+    return Call(
+        Name("random.choice", coin.start, coin.end), (Seq("list", options.options, *options[1:]),), (), *coin[3:]
+    )
 
 
 def _boolean(node: ast.BoolOp, scope: Scope) -> Value:
@@ -352,10 +373,17 @@ def _bind_item(target: ast.Subscript, value: Value, scope: Scope) -> None:
     start, end = scope.at(target)
     _pysinks.of_store(base, key, value, (start, end), scope)
     if isinstance(target.value, ast.Name):
-        held = bare(scope.env.get(target.value.id, base))  # a module's name is not followed elsewhere
+        held = opened(bare(scope.env.get(target.value.id, base)), scope)  # a module's name is not followed elsewhere
         if isinstance(held, Map):
             kept = tuple(entry for entry in held.entries if entry[0] is None or text_of(entry[0]) != text_of(key))
             scope.env[target.value.id] = Map((*kept, (key, value)), held.start, held.end)
+
+
+def opened(value: Value, scope: Scope) -> Value:
+    """Give `**kwargs` as a mapping to which entries can be added, anything else as it is."""
+    if isinstance(value, Param) and value.name == scope.spread:
+        return Map(((None, value),), value.start, value.end)
+    return value
 
 
 _HANDLERS: dict[type[ast.expr], Callable[[Any, Scope], Value]] = {

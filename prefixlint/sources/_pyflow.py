@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from prefixlint.sources import Class, Function, _pysinks
-from prefixlint.sources._pyexpr import bind, lower
+from prefixlint.sources._pyexpr import bind, drawn, lower, one_of
+from prefixlint.sources._pymutate import hand, mutate
 from prefixlint.sources._pyscope import MAX_OPTIONS, Scope, bind_parameters, parameters
 from prefixlint.values import (
-    Attr,
     Call,
     Const,
     Either,
@@ -22,11 +22,10 @@ from prefixlint.values import (
     Join,
     Lit,
     Loop,
-    Map,
     Name,
     Op,
+    Param,
     Seq,
-    Slice,
     Star,
     Value,
     Var,
@@ -113,119 +112,8 @@ def _expression(node: ast.Expr, scope: Scope) -> None:
         return
     value = lower(node.value, scope)
     if isinstance(value, Call):
-        _mutate(value, scope)
-
-
-def _mutate(call: Call, scope: Scope) -> None:
-    """Apply `x.append(v)` and its like to what the name holds."""
-    shuffled = dotted(call.func) in ("random.shuffle", "numpy.random.shuffle") and len(call.args) == 1
-    if shuffled and isinstance(call.args[0], (Var, Name)):
-        name = call.args[0].name if isinstance(call.args[0], Var) else call.args[0].dotted.removeprefix(".")
-        if "." not in name:
-            scope.env[name] = Call(call.func, call.args, (), call.start, call.end)
-            _share(name, scope)
-        return
-    if not isinstance(call.func, Attr):
-        return
-    base, method = call.func.base, call.func.name
-    key = base.name if isinstance(base, Var) else dotted(base) if isinstance(base, Name) else None
-    if key is None or method not in _MUTATIONS:
-        return
-    own = (
-        f"{scope.selfname}.{key.removeprefix(f'.{scope.cls}.')}"
-        if scope.cls and key.startswith(f".{scope.cls}.")
-        else key
-    )
-    held: Value = base.value if isinstance(base, Var) else scope.env.get(own.removeprefix(".")) or base
-    if isinstance(held, Call) and (dotted(held.func) or "").endswith("StringIO"):
-        held = Join(tuple(held.args[:1]), held.start, held.end)
-    scope.env[own.removeprefix(".")] = _MUTATIONS[method](held, call)
-    _share(own.removeprefix("."), scope)
-
-
-def _share(name: str, scope: Scope) -> None:
-    """Let the module know what a mutation of an attribute of the instance, or of a module name, left behind."""
-    if scope.cls and name.startswith(f"{scope.selfname}."):
-        scope.module.add_constant(f"{scope.cls}.{name.split('.', 1)[1]}", scope.env[name])
-
-
-def _append(held: Value, call: Call) -> Value:
-    if not call.args:
-        return held
-    return _extended(held, call.args[0], call)
-
-
-def _extended(held: Value, item: Value, call: Call) -> Value:
-    inner = bare(held)
-    if isinstance(inner, Seq) and inner.kind == "list":
-        return Seq("list", (*inner.items, item), inner.start, call.end)
-    if isinstance(inner, Join) and inner.parts and isinstance(inner.parts[-1], Seq):
-        last = inner.parts[-1]
-        return Join((*inner.parts[:-1], Seq("list", (*last.items, item), last.start, call.end)), inner.start, call.end)
-    return Join((held, Seq("list", (item,), call.start, call.end)), held.start, call.end)
-
-
-def _extend(held: Value, call: Call) -> Value:
-    if not call.args:
-        return held
-    added = bare(call.args[0])
-    if isinstance(added, Seq) and added.kind in ("list", "tuple"):
-        for item in added.items:
-            held = _extended(held, item, call)
-        return held
-    return _extended(held, Star(call.args[0], call.start, call.end), call)
-
-
-def _insert(held: Value, call: Call) -> Value:
-    if len(call.args) != 2:
-        return held
-    inner, where = bare(held), bare(call.args[0])
-    if isinstance(where, Const) and where.value == 0:
-        if isinstance(inner, Seq):
-            return Seq("list", (call.args[1], *inner.items), inner.start, inner.end)
-        return Join((Seq("list", (call.args[1],), call.start, call.end), held), held.start, held.end)
-    if isinstance(inner, Seq) and isinstance(where, Const) and isinstance(where.value, int):
-        items = (*inner.items[: where.value], call.args[1], *inner.items[where.value :])
-        return Seq("list", items, inner.start, inner.end)
-    between = Seq("list", (call.args[1],), call.start, call.end)
-    before = Slice(held, None, call.args[0], held.start, held.end)
-    return Join((before, between, Slice(held, call.args[0], None, held.start, held.end)), held.start, held.end)
-
-
-def _write(held: Value, call: Call) -> Value:
-    if not call.args:
-        return held
-    inner = bare(held)
-    if isinstance(inner, Name):
-        return held
-    parts = inner.parts if isinstance(inner, Join) else (held,)
-    return Join((*parts, call.args[0]), held.start, call.end)
-
-
-def _update(held: Value, call: Call) -> Value:
-    inner = bare(held)
-    given: tuple[tuple[Value | None, Value], ...] = tuple(
-        (Lit(name, value.start, value.start) if name != "**" else None, value) for name, value in call.kwargs
-    )
-    given += tuple((None, arg) for arg in call.args)
-    if isinstance(inner, Call) and dotted(inner.func) == "dict" and not inner.args:
-        entries = tuple((Lit(name, value.start, value.start), value) for name, value in inner.kwargs if name != "**")
-        inner = Map(entries, inner.start, inner.end)
-    return Map((*inner.entries, *given), inner.start, inner.end) if isinstance(inner, Map) else held
-
-
-def _sort(held: Value, call: Call) -> Value:
-    return Call(Name("sorted", call.start, call.end), (held,), (), call.start, call.end)
-
-
-_MUTATIONS: dict[str, Callable[[Value, Call], Value]] = {
-    "append": _append,
-    "extend": _extend,
-    "insert": _insert,
-    "write": _write,
-    "sort": _sort,
-    "update": _update,
-}
+        mutate(value, scope)
+        hand(value, scope)
 
 
 def _return(node: ast.Return, scope: Scope) -> bool:
@@ -243,7 +131,21 @@ def _if(node: ast.If, scope: Scope) -> bool:
     test = lower(node.test, scope)
     if scope.loops and isinstance(test, Op) and test.name == "compare":
         _pysinks.of_role_test(test, node.body, scope)
-    return _branches([node.body, node.orelse], scope)
+    before = scope.env
+    stopped = _branches([node.body, node.orelse], scope)
+    coin = drawn(test)
+    if coin is not None and not stopped:
+        scope.env = {name: _by_chance(before.get(name), value, coin) for name, value in scope.env.items()}
+    return stopped
+
+
+def _by_chance(old: Value | None, value: Value, coin: Call) -> Value:
+    """Give what a name holds after branches of which chance took one: a choice among what each left."""
+    if value is old:
+        return value
+    if isinstance(value, Join) and value.parts and isinstance(value.parts[-1], Either):
+        return Join((*value.parts[:-1], one_of(value.parts[-1], coin)), value.start, value.end)
+    return one_of(value, coin) if isinstance(value, Either) else value
 
 
 def _branches(bodies: Sequence[Sequence[ast.stmt]], scope: Scope) -> bool:
@@ -420,9 +322,16 @@ def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> Non
         for each in returns:
             _pysinks.of_return(each, node.name, decorators, inner)
     start, end = scope.at(node)
-    scope.module.functions[name] = Function(tuple(names), value, defaults, start, end)
+    leaves = tuple((each, held) for each in names if _is_added_to(held := bare(inner.env[each]), each))
+    scope.module.functions[name] = Function(tuple(names), value, defaults, start, end, leaves)
     if not scope.is_module and not method:
         scope.env[node.name] = Name(f".{name}", start, end)
+
+
+def _is_added_to(held: Value, param: str) -> bool:
+    """Tell whether a parameter holds what it was given and something behind it."""
+    first = bare(held.parts[0]) if isinstance(held, Join) and held.parts else held
+    return first is not held and isinstance(first, Param) and first.name == param
 
 
 def _class(node: ast.ClassDef, scope: Scope) -> None:

@@ -62,7 +62,10 @@ MAX_OPTIONS = 8
 
 @dataclass(slots=True)
 class Scope:
-    """A function, class body or module while its statements are followed. `env` holds what its names hold now."""
+    """A function, class body or module while its statements are followed. `env` holds what its names hold now.
+
+    `spread` is the name of a function's `**kwargs`.
+    """
 
     module: Module
     func: str = ""
@@ -73,6 +76,7 @@ class Scope:
     returns: list[Value] = field(default_factory=list)
     loops: int = 0
     override: tuple[int, int] | None = None
+    spread: str = ""
 
     def at(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         """Give the byte range of a node."""
@@ -146,6 +150,7 @@ def bind_parameters(scope: Scope, function: ast.FunctionDef | ast.AsyncFunctionD
         if extra is not None:
             by_name[extra.arg] = extra
             names = [*names, extra.arg]
+    scope.spread = function.args.kwarg.arg if function.args.kwarg is not None else ""
     starts = scope.module.starts
     for name in names:
         arg = by_name[name]

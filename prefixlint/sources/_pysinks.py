@@ -85,7 +85,7 @@ _RUNS = frozenset(["run", "arun"])
 PROMPT_WORDS = word_set("prompt prompts system instruction instructions persona backstory preamble sysprompt")
 _WEAK_WORDS = word_set("template message messages context text header head intro summary guidelines rules")
 _TOOLS = re.compile(r"(?:^|_)tools$|(?:^|_)tool_(?:list|schemas|definitions|specs)$", re.IGNORECASE)
-_HISTORY_WORDS = frozenset(["msgs", "messages", "history", "conversation", "chat"])
+HISTORY_WORDS = frozenset(["msgs", "messages", "history", "conversation", "chat"])
 _SYSTEM_METHODS = frozenset(["append_instructions", "add_system_message", "set_system_prompt", "add_instructions"])
 _SYSTEM_DECORATORS = frozenset(["system_prompt", "instructions"])
 _NOT_TEXT = word_set("path file filename url dir key id name names title label logger info")
@@ -241,7 +241,7 @@ def of_attribute(base: Value, name: str, value: Value, scope: Scope) -> None:
 def _is_in_history(value: Value) -> bool:
     """Tell whether a value is a message of a list of messages: `messages[0]`, `self.history[-1].content[0]`."""
     while isinstance(value, (Item, Attr, Var)):
-        if isinstance(value, Item) and words((dotted(value.base) or "").rsplit(".", 1)[-1]) & _HISTORY_WORDS:
+        if isinstance(value, Item) and words((dotted(value.base) or "").rsplit(".", 1)[-1]) & HISTORY_WORDS:
             return True
         value = value.value if isinstance(value, Var) else value.base
     return False
@@ -329,7 +329,7 @@ def of_names(env: dict[str, Value], before: dict[str, Value], scope: Scope, *, e
             if prompt or _imperative(value) or (scope.module.prompt_file and name.isupper()):
                 role = "system" if said & {"system", "persona"} else "text"
                 scope.sink("named", value, role, name=name)
-        elif looks_like_messages(value) or (said & _HISTORY_WORDS and isinstance(value, (Seq, Join, Slice, Call))):
+        elif looks_like_messages(value) or (said & HISTORY_WORDS and isinstance(value, (Seq, Join, Slice, Call))):
             scope.sink("messages", value, name=name)
         elif (
             ended
@@ -360,7 +360,12 @@ def of_class(scope: Scope) -> None:
 
 
 def _says_prompt(name: str, scope: Scope) -> bool:
-    """Tell whether a name says that it holds a prompt, by its words or by the configuration."""
+    """Tell whether a name says that it holds a prompt, by its words or by the configuration.
+
+    `GRADE_USER` does where `GRADE_SYSTEM` stands beside it: both halves of one request.
+    """
+    if name.isupper() and name.endswith("_USER") and f"{name.removesuffix('USER')}SYSTEM" in scope.env:
+        return True
     return bool(words(name.rsplit(".", 1)[-1]) & PROMPT_WORDS) or (
         bool(scope.module.declared.names) and scope.module.declared.is_prompt_name(name.rsplit(".", 1)[-1])
     )
