@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import heapq
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from prefixlint.model import BlockHashes, Fingerprint, Messages, NoPrompt, Request, Text, TokenIds
@@ -104,16 +106,20 @@ class Grouper:
         return number
 
     def _best(self, parts: Mapping[int, int], weight: int) -> int | None:
-        found: dict[int, int] = {}
+        of_size: dict[int, list[Iterable[int]]] = {}
         for part, size in parts.items():
-            postings = self._index.get(part, ())
-            for entry in (postings,) if isinstance(postings, int) else postings:
-                found[entry] = found.get(entry, 0) + size
+            postings = self._index.get(part)
+            if postings is not None:
+                of_size.setdefault(size, []).append((postings,) if isinstance(postings, int) else postings)
+        found: Counter[int] = Counter()
+        for size, lists in of_size.items():  # few sizes: counting is many times as fast as adding them one by one
+            for entry, count in Counter(chain.from_iterable(lists)).items():
+                found[entry] += size * count
         ranked = ((size, -(-entry & _NUMBER)) for entry, size in found.items())
         best, best_share = None, 0.0
         for _, minus in heapq.nlargest(_CANDIDATES, ranked):
             known = self.families[-minus]
-            shared = sum(size for part, size in parts.items() if part in known.parts)
+            shared = sum(parts[part] for part in known.parts.intersection(parts))
             share = shared / max(1, min(weight, known.weight))
             if share >= _SAME and share > best_share:
                 best, best_share = -minus, share

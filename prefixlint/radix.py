@@ -96,9 +96,8 @@ def common(a: Ids, b: Ids) -> int:
             return head
     if n == 0:
         return 0
-    same = a[:n] == b[:n]
-    first = int(same.argmin())
-    return n if same[first] else first
+    first = (a[:n] == b[:n]).tobytes().find(0)
+    return n if first < 0 else first
 
 
 class PrefixIndex:

@@ -6,6 +6,7 @@ import json
 import random
 import sys
 import time
+from difflib import SequenceMatcher
 from pathlib import Path
 
 import pytest
@@ -378,6 +379,19 @@ def test_two_long_lines_of_few_signs_meet_again():
     end_a, end_b = _values._near(earlier, later)
     assert earlier[end_a : end_a + 12] == later[end_b : end_b + 12]
     assert _values._near("a" * 300, "b" * 300 + "a" * 5) is None
+
+
+def test_texts_meet_again_where_the_first_long_block_of_difflib_begins():
+    rng = random.Random(7)
+    words = ("of the ", "quick brown ", "fox", "x", "1182", "jumps over the lazy dog ")
+    met = 0
+    for _ in range(300):
+        earlier, later = ("".join(rng.choices(words, k=rng.randint(0, 8))) for _ in range(2))
+        blocks = SequenceMatcher(None, earlier, later, autojunk=False).get_matching_blocks()
+        first = next(((block.a, block.b) for block in blocks if block.size >= 12), None)
+        assert _values._aligned(earlier, later) == first
+        met += first is not None
+    assert 50 < met < 290
 
 
 def test_only_the_rules_that_are_wanted(tmp_path):

@@ -459,13 +459,19 @@ def _near(a: str, b: str) -> tuple[int, int] | None:
 
 def _aligned(a: str, b: str) -> tuple[int, int] | None:
     """Give where the first run of _RESYNC characters begins that two texts have in common."""
+    places = {b[at : at + _RESYNC]: at for at in range(len(b) - _RESYNC, -1, -1)}
+    met = [(at, places[run]) for at in range(len(a)) if (run := a[at : at + _RESYNC]) in places]
+    if not met:
+        return None
     if len(a) * len(b) > _ALIGNED and _pairs(a, b) > _ALIGNED:  # a few signs only, each of which fits everywhere
-        ends = range(len(b) - _RESYNC, -1, -1)
-        places = {b[at : at + _RESYNC]: at for at in ends}
-        met = ((at, places[a[at : at + _RESYNC]]) for at in range(len(a)) if a[at : at + _RESYNC] in places)
-        return min(met, key=sum, default=None)
-    blocks = SequenceMatcher(None, a, b, autojunk=False).get_matching_blocks()
-    return next(((block.a, block.b) for block in blocks if block.size >= _RESYNC), None)
+        return min(met, key=sum)
+    matcher = SequenceMatcher(None, a, b, autojunk=False)
+    first = len(a), len(b)
+    while True:  # the first block of those that difflib makes and that are long enough: the longest, or one before it
+        x, y, size = matcher.find_longest_match(0, first[0], 0, first[1])
+        if size < _RESYNC:
+            return first
+        first = x, y
 
 
 def _pairs(a: str, b: str) -> int:
