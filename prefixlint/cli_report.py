@@ -22,7 +22,7 @@ _MOST = 8 << 20  # bytes of a source file whose lines are shown again
 
 @click.command(short_help="A saved result (--format json) in another format.")
 @click.argument("run", metavar="RUN.json")
-@console.output_options(_ALL, default="html")
+@console.output_options(_ALL)
 @console.guarded
 def report(run: str, **settings: Any) -> None:
     """Render RUN.json again, which analyze, check or verify wrote with --format json; - is standard input.

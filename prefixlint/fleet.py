@@ -233,12 +233,13 @@ class _Run:
     def _look_up(self, replica: Replica, visit: Visit, engine: Engine, now: float) -> LifetimeTree | None:
         """Note how far the prompt is found without a limit of memory; give what is stored of its namespace.
 
-        None where all that was given is stored and stays: then nothing is to be looked up.
+        None where nothing is to be looked up: all that was given is stored and stays, or marks say what is stored.
         """
         out = self.followed
         out.size.append(visit.prompt.size)
         out.own.append(self._given(replica, visit, engine))
-        if not self._overlap and self._ttl(engine) == math.inf and engine.match != "whole_unit":
+        stays = not self._overlap and self._ttl(engine) == math.inf and engine.match != "whole_unit"
+        if stays or engine.match == "marked_breakpoint":
             for lengths in (out.seen, out.alive, out.whole):
                 lengths.append(out.own[-1])
             return None

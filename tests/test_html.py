@@ -123,8 +123,9 @@ def test_report_renders_a_saved_result(demo, tmp_path):
     assert done.exit_code == 0, done.output
     assert done.stdout == html.document(json.loads(demo.read_text()))
     assert json.loads(invoke("report", demo, "--format", "json").stdout) == json.loads(demo.read_text())
-    piped = CliRunner().invoke(main, ["report", "-"], input=demo.read_bytes())
+    piped = CliRunner().invoke(main, ["report", "-", "--format", "html"], input=demo.read_bytes())
     assert piped.stdout == done.stdout
+    assert "\nWhat breaks the prefix" in invoke("report", demo).stdout  # text, as of every other command
 
 
 @pytest.mark.parametrize(

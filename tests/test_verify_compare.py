@@ -140,6 +140,7 @@ def test_a_setting_that_makes_it_slower_is_found_and_one_that_does_not_start_cos
     assert "Slower than the baseline: sleepy" in " ".join(done.stdout.split())
     assert "did not run" in done.stdout
     assert "expected: everything slower" in done.stdout
+    assert all(len(line) <= 80 for line in done.stdout.splitlines() if "Started with" not in line)
 
 
 def test_outputs_are_compared_where_a_setting_may_change_them(logs, tmp_path):
@@ -151,6 +152,14 @@ def test_outputs_are_compared_where_a_setting_may_change_them(logs, tmp_path):
     assert rows["n"]["outputs"] == {"compared": 3, "same": 3, "share": 1.0, "line": None, "token": None}
     assert rows["baseline"]["outputs"] is None
     assert rows["baseline again"]["outputs"]["same"] == 3
+
+
+def test_settings_keep_their_names_in_a_narrow_terminal(logs):
+    _, fixed = logs
+    done = run(fixed, "--launch", launch(), "--sweep", "page=16", "--output-length", "logged", "--limit", 3)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["setting", "cold", "TTFT", "warm", "TTFT", "hit", "rate", "verdict"] in lines
+    assert [line[:2] for line in lines if line[:1] == ["page"]] == [["page", "16"]]
 
 
 @pytest.mark.parametrize(

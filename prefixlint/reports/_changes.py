@@ -29,7 +29,8 @@ _CACHES = ("cold", "warm")
 def tables(comparison: Mapping[str, Any]) -> list[tuple[str, list[Row]]]:
     """Give the tables of a comparison, each with its title; the first row of one is its head."""
     if comparison.get("kind") == "settings":
-        return [("", list(_settings(comparison)))]
+        speeds, answers = list(_speeds(comparison)), list(_answers(comparison))
+        return [("", speeds), *([("", answers)] if len(answers) > 1 else [])]
     return [(f"{cache} runs", rows) for cache in _CACHES if len(rows := list(_sides(_told(comparison, cache)))) > 1]
 
 
@@ -65,11 +66,12 @@ def _sides(told: Mapping[str, Any]) -> Iterator[Row]:
         yield title, shown(one["before"]), shown(one["after"]), _change(one), _interval(one)
 
 
-def _settings(comparison: Mapping[str, Any]) -> Iterator[Row]:
-    yield "setting", "TTFT P50 cold", "", "warm", "", "hit rate warm", "between tokens", "", "outputs", "verdict"
+def _speeds(comparison: Mapping[str, Any]) -> Iterator[Row]:
+    """Give what each setting moved: TTFT at P50 and the hit rate of the warm run."""
+    yield "setting", "cold TTFT", "", "warm TTFT", "", "hit rate", "verdict"
     for row in comparison["variants"]:
         if row["error"] is not None:
-            yield row["name"], *[""] * 8, "did not run"
+            yield row["name"], *[""] * 5, "did not run"
             continue
         cold, warm = row.get("cold") or {}, row.get("warm") or {}
         yield (
@@ -77,14 +79,22 @@ def _settings(comparison: Mapping[str, Any]) -> Iterator[Row]:
             *_cells(cold.get("ttft_p50")),
             *_cells(warm.get("ttft_p50")),
             percent((warm.get("hit_rate") or {}).get("after")),
-            *_cells(warm.get("token_p50") or cold.get("token_p50")),
-            _outputs(row.get("outputs")),
             row["verdict"],
         )
 
 
+def _answers(comparison: Mapping[str, Any]) -> Iterator[Row]:
+    """Give what each setting did to the answers behind their first token, where any had more than one."""
+    yield "setting", "between tokens", "", "outputs"
+    for row in comparison["variants"]:
+        cold, warm = row.get("cold") or {}, row.get("warm") or {}
+        between, outputs = warm.get("token_p50") or cold.get("token_p50"), _outputs(row.get("outputs"))
+        if between is not None or outputs:
+            yield row["name"], *_cells(between), outputs
+
+
 def _cells(one: Mapping[str, Any] | None) -> tuple[str, str]:
-    return ("", "") if one is None else (milliseconds(one["after"]), _change(one))
+    return ("", "") if one is None else (milliseconds(one["after"]), _change(one, unsure="?"))
 
 
 def _outputs(found: Mapping[str, Any] | None) -> str:
@@ -94,6 +104,7 @@ def _outputs(found: Mapping[str, Any] | None) -> str:
 
 
 def _settings_said(comparison: Mapping[str, Any]) -> Iterator[str]:
+    yield "TTFT at P50, the hit rate of the warm run; ? is a change whose interval holds zero."
     slower = comparison.get("slower") or []
     if slower:
         yield f"Slower than the baseline: {', '.join(slower)}."
@@ -113,12 +124,12 @@ def _settings_said(comparison: Mapping[str, Any]) -> Iterator[str]:
         yield f"Two turns of the baseline are {100 * drift:.0f} % apart in TTFT P50: less is no difference."
 
 
-def _change(one: Mapping[str, Any]) -> str:
+def _change(one: Mapping[str, Any], *, unsure: str = " (unsure)") -> str:
     change = one.get("change")
     if change is None:
         return ""
     shown = _points(change) if one.get("points") else f"{100 * change:+.0f} %"
-    return shown if one.get("sure") or one.get("low") is None else f"{shown} (unsure)"
+    return shown if one.get("sure") or one.get("low") is None else f"{shown}{unsure}"
 
 
 def _interval(one: Mapping[str, Any]) -> str:
