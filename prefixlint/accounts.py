@@ -172,8 +172,9 @@ def _partners(material: Material, pairs: Mapping[int, causecost.Pair]) -> list[i
 
 
 def _partings(
-    material: Material, partners: Sequence[int], pairs: Mapping[int, causecost.Pair]
+    material: Material, partners: Sequence[int], pairs: dict[int, causecost.Pair]
 ) -> list[attribute.Parting | None]:
+    """Say where requests part from their partners. Pairs that part for another reason than a finding are taken out."""
     table, rows = material.table, material.rows.tolist()
     served = next(iter(material.replay.engines.values()))
     explained = _explained(served, material.replay)
@@ -183,8 +184,12 @@ def _partings(
     for position, (row, partner) in enumerate(zip(rows, partners, strict=True)):
         there = int(explained[position])
         if row in pairs and there < served.prompt[position]:
-            found.append(causecost.parting(table, comparer, row, pairs[row], there))
-        elif partner < 0 or there >= served.prompt[position]:
+            parting = causecost.parting(table, comparer, row, pairs[row], there)
+            if parting is not None:
+                found.append(parting)
+                continue
+            del pairs[row]
+        if partner < 0 or there >= served.prompt[position]:
             found.append(None)
         else:
             parted = attribute.part(pieces, table.prompt_segments(partner), table.prompt_segments(row), shared=there)

@@ -33,6 +33,8 @@ _SAME = frozenset(
 """Kinds whose advice is to send what was sent before: nothing in it is new."""
 _NEW = frozenset("text retrieval environment value appended inserted schema tools".split())  # noqa: SIM905  # short
 """Kinds whose texts are long and other ones on each request, so that they count as new whatever stands behind them."""
+_REPLACED = frozenset({("PFX303", "json"), ("PFX405", "ids")})
+"""Rules and kinds of what is written anew in its place, so that nothing is gone."""
 _MOVED = frozenset({"PFX203"})
 """Rules of content that stays the same and stands elsewhere on the next turn."""
 
@@ -81,16 +83,26 @@ def _difference(finding: LogFinding, sighting: Sighting, behind: Sequence[LogFin
     return Difference(
         rewritten=any(one.kind in _SAME for one in every) and not any(one.kind in _NEW for one in every),
         moved=any(one.rule.code in _MOVED for one in every),
-        opening=sighting.opening if sibling and sighting.tail is None else None,
+        opening=sighting.opening if sibling and sighting.tail is None else sighting.opening or None,
         tail=sighting.tail if sibling else None,
+        turn=sighting.turn,
+        thoughts=any(one.rule.code == "PFX403" for one in every),
+        replaced=all((one.rule.code, one.kind) in _REPLACED for one in every),
     )
 
 
-def parting(table: Table, comparer: Comparer, row: int, pair: Pair, shared: int) -> attribute.Parting:
-    """Compare a request with its partner: where they part, and the tokens that are lost. `shared` were served."""
+def parting(table: Table, comparer: Comparer, row: int, pair: Pair, shared: int) -> attribute.Parting | None:
+    """Compare a request with its partner: where they part, and the tokens that are lost. `shared` were served.
+
+    None where they part for another reason than the finding's.
+    """
     later, earlier = table.prompt_segments(row), table.prompt_segments(pair.partner)
     output = table.output_segments(pair.partner) if pair.turn else None
     lost = comparer.recomputed(earlier, later, shared, pair.difference, output=output)
+    if lost is None:
+        if table.namespace[row] == table.namespace[pair.partner]:
+            return None
+        lost = 0
     place = attribute.place(comparer.segments, earlier, later) or (0, "", 0)
     return attribute.Parting(row, pair.partner, *place, lost)
 

@@ -27,6 +27,10 @@ _TRIPLE_WEIGHT = 6
 # Half of the shorter head: a template that doubles with its values is still one; shared boilerplate is not.
 _SAME = 0.5
 _DIGITS = re.compile(r"[0-9]+")
+_MARK = re.compile(
+    r"<\|im_start\|>\w*|<\|start_header_id\|>\w*<\|end_header_id\|>|<[|｜][^|｜>\n]{1,40}[|｜]>|</?s>|<bos>"
+    r"|<start_of_turn>\w*|<end_of_turn>|\[/?(?:INST|SYSTEM_PROMPT)\]|<{1,2}/?SYS>{1,2}"
+)
 _SENTENCE = re.compile(r"(?<=[.!?]) ")
 NAME_CHARS = 60
 """Characters of a family's name."""
@@ -213,9 +217,13 @@ def _first_name(head: Any, lines: Sequence[str]) -> str:
 
 
 def _name_of(lines: Sequence[str]) -> str:
-    """Choose the line that tells a family best: the first that is long enough and holds no numbers."""
-    telling = (line for line in lines if len(line) >= _TELLING and not _DIGITS.search(line))
-    return next(telling, lines[0])
+    """Choose the line that tells a family best: the first that is long enough and holds no numbers.
+
+    What a chat template wrote around the text is left out.
+    """
+    texts = [text for line in lines if (text := _MARK.sub("", line).strip())] or lines
+    telling = (text for text in texts if len(text) >= _TELLING and not _DIGITS.search(text))
+    return next(telling, texts[0])
 
 
 def _rename(family: _Known, model: str | None, parts: Mapping[int, int]) -> None:

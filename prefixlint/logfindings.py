@@ -48,8 +48,9 @@ class Sighting:
     earlier turn of the conversation from a sibling of the template. `path` and `char` are the place in the later body:
     what stands there in both, and the kind of value, is told by the hit of `logrules.compare` with the same place.
 
-    Of siblings, `opening` is the beginning of the later one's first message, up to which they may share their text;
-    where they have no messages, `tail` are the characters that they share behind the place.
+    `opening` is the beginning of the later one's first message where nothing in the messages differs for a cause: up to
+    it siblings may share their text. Where siblings have no messages, `tail` are the characters that they share behind
+    the place.
     """
 
     row: int

@@ -9,7 +9,7 @@ difference were gone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -29,6 +29,7 @@ _OPENS = 24  # tokens of a piece in which a message's beginning is looked for
 _NEXT = 3  # pieces behind the last common one in which the texts may still go on alike
 _TAIL = 8  # pieces at the end of a prompt, in which a template opens the answer
 _KEPT = 1024  # segments whose lines are kept
+_OPENER = 6  # tokens of a piece that opens a thought, at most
 _WHOLE = 32  # tokens; shorter segments are not cut into lines
 _UNKNOWN = 2  # of a token, whether it has a line's end: 0, 1, or this
 _POWERS = np.array([pow(0x9E3779B97F4A7C15, i, 1 << 64) for i in range(_RUN)], np.uint64)
@@ -39,15 +40,20 @@ class Difference:
     """What parts two prompts, as far as it says which tokens would have been served without it.
 
     `rewritten`: what differs is the same content in another form, so that nothing of it is new. `moved`: what is gone
-    from its place may stand in the newest message. `opening` is the beginning of the first message where the prompts
-    are two of one template, not two turns: behind it they share nothing but a common start. `tail` is the number of
-    characters that two texts without messages share behind the difference.
+    from its place may stand in the newest message. `opening` is the beginning of the first message where nothing in the
+    messages is the difference: behind it two prompts of one template share nothing but a common start, and two turns
+    (`turn`) are served as far as they go on alike. `tail` is the number of characters that two texts without messages
+    share behind the difference. `thoughts`: it is thoughts that are gone. `replaced`: something else stands in the
+    place of what differs, if a prompt shows it.
     """
 
     rewritten: bool = False
     moved: bool = False
     opening: str | None = None
     tail: int | None = None
+    turn: bool = False
+    thoughts: bool = False
+    replaced: bool = False
 
 
 @dataclass(slots=True)
@@ -57,14 +63,16 @@ class Comparer:
     segments: Segments
     _breaks: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
     _lines: dict[int, _Text] = field(default_factory=dict)
+    _openers: dict[int | bytes, bool] = field(default_factory=dict)
 
     def recomputed(
         self, earlier: Ids, later: Ids, shared: int, difference: Difference, *, output: Ids | None = None
-    ) -> int:
+    ) -> int | None:
         """Count the tokens of `later`, from token `shared` on, that would be served if it went on like `earlier`.
 
         Prompts are segment ids; `output` is what `earlier` was answered, where it is known and later turns may go on
-        from it. The result is 0 .. tokens of `later` - `shared`.
+        from it. The result is 0 .. tokens of `later` - `shared`; None where they part, but not by this difference: two
+        turns with the same messages whose heads are the same too, as rendered, are parted by their chat template.
         """
         k = common(earlier, later)
         sizes = self.segments.sizes(later)
@@ -75,13 +83,56 @@ class Comparer:
         both = set(rest.tolist()) & set(other.tolist())
         ours, theirs = self._cut(other, both), self._cut(rest, both)
         prompt = len(theirs.keys)
-        if output is not None:
+        gone = self._forgotten(ours, theirs) if difference.turn and not difference.thoughts else prompt
+        if gone == 0 < prompt or (difference.replaced and ours.keys and ours.keys[0] in theirs.keys[1:]):
+            return None  # the template left something out
+        if gone < prompt:
+            prompt = gone
+            del theirs.keys[gone:], theirs.sizes[gone:]
+        elif output is not None:
             theirs.add(self._cut(output, set()))
+        if difference.turn and difference.opening is not None:
+            located = self._located(difference, later[:k], ours, theirs)
+            if located is None and k < min(earlier.size, later.size):
+                return None
+            difference = located or difference
         lost = max(0, start - shared)
         for begin, mask in _served(ours, theirs, prompt, difference):
             at = start + begin
             lost += int(mask[max(0, shared - at) :].sum()) if isinstance(mask, np.ndarray) else _left(at, mask, shared)
         return max(0, min(lost, total - shared))
+
+    def _located(self, difference: Difference, both: Ids, ours: _Text, theirs: _Text) -> Difference | None:
+        """Give what parts two turns whose messages are the same; None where they part behind their head all the same.
+
+        A chat template may leave out thoughts, or write the newest message in another way.
+        """
+        opening = difference.opening or ""
+        if _opens(ours, 0, opening) < len(ours.keys) and _opens(theirs, 0, opening) < len(theirs.keys):
+            return difference
+        whole = _Text(self.segments, list(both.tolist()), self.segments.sizes(both).tolist())
+        return None if _opens(whole, 0, opening) < both.size else replace(difference, opening=None)
+
+    def _forgotten(self, ours: _Text, theirs: _Text) -> int:
+        """Give the piece of the earlier prompt that opens a thought which the later one has no more; else the end.
+
+        Many templates show thoughts only until the user speaks again: from there on nothing is served, whatever else
+        parts the two prompts.
+        """
+        held = set(ours.keys)
+        for index in range(len(theirs.keys) - 1):
+            if theirs.sizes[index] <= _OPENER and theirs.keys[index + 1] not in held and self._is_opener(theirs, index):
+                return index
+        return len(theirs.keys)
+
+    def _is_opener(self, text: _Text, index: int) -> bool:
+        key = text.keys[index]
+        known = self._openers.get(key)
+        if known is None:
+            if len(self._openers) >= _KEPT:
+                self._openers.clear()
+            known = self._openers[key] = self.segments.decode(text.ids(index)).lstrip().startswith("<think")
+        return known
 
     def _cut(self, prompt: Ids, both: set[int]) -> _Text:
         """Cut a prompt into its segments, and those that the two prompts do not both have into lines."""
@@ -144,6 +195,13 @@ class _Text:
         self.keys += other.keys
         self.sizes += other.sizes
 
+    def beginning(self, index: int) -> str:
+        """Give the text from a piece on, as much as a message's beginning takes up."""
+        end = index + 1
+        while end < len(self.keys) and sum(self.sizes[index:end]) < _OPENS:
+            end += 1
+        return self.segments.decode(np.concatenate([self.ids(i) for i in range(index, end)])[:_OPENS])
+
     def ids(self, index: int) -> Ids:
         key = self.keys[index]
         return np.frombuffer(key, np.uint32) if isinstance(key, bytes) else self.segments.piece(key)
@@ -163,6 +221,15 @@ class _Pairing:
     ahead: int = 0
     behind: int = 0
 
+    def go_on(self, ours: _Text, theirs: _Text, at: int, there: int) -> None:
+        """Let the messages follow, which begin at two places: as far as those of both prompts are the same."""
+        self.whole = [i for i in self.whole if i < at]
+        n = 0
+        while at + n < len(ours.keys) and there + n < len(theirs.keys) and ours.keys[at + n] == theirs.keys[there + n]:
+            n += 1
+        self.whole += range(at, at + n)
+        self.ahead, self.behind = at + n, there + n
+
     def follow_end(self, ours: _Text, theirs: _Text, prompt: int) -> None:
         """Skip what only the earlier prompt has before its end, where the later one goes on like its last pieces."""
         for start in range(max(self.behind, prompt - _TAIL), prompt):
@@ -175,11 +242,18 @@ class _Pairing:
 
 def _served(ours: _Text, theirs: _Text, prompt: int, difference: Difference) -> Iterator[tuple[int, Mask | int]]:
     """Give the places of `ours` that would be served: where each begins, and its tokens or a mask of them."""
-    k = _first(ours, theirs)
-    end = len(ours.keys) if difference.opening is None else _head_end(ours, k, difference.opening)
+    k, end, stop, opening = _first(ours, theirs), len(ours.keys), len(theirs.keys), difference.opening
+    kept = opening is not None and difference.turn
+    if opening is not None and kept:
+        end, stop = _opens(ours, 0, opening), _opens(theirs, 0, opening)
+    elif opening is not None:
+        found = _opens(ours, k, opening) if opening else end
+        end = found if found < end else min(k + 1, end)
     parts = k < min(prompt, end) and not (k == prompt - 1 and _begins(ours.ids(k), theirs.ids(k)))
-    pairing = _paired(ours, theirs, k, end if parts else k, difference)
-    if difference.opening is None:
+    pairing = _paired(ours, theirs, range(k, end if parts else k), stop, difference)
+    if kept:
+        pairing.go_on(ours, theirs, end, stop)
+    if kept or opening is None:
         pairing.follow_end(ours, theirs, prompt)
     starts = np.concatenate(([0], np.cumsum(ours.sizes))).astype(np.int64).tolist()
     yield from ((starts[i], ours.sizes[i]) for i in pairing.whole)
@@ -213,21 +287,21 @@ def _begins(ids: Ids, start: Ids) -> bool:
     return common(ids, start) == start.size
 
 
-def _paired(ours: _Text, theirs: _Text, k: int, end: int, difference: Difference) -> _Pairing:
-    """Pair the pieces from `k` on, up to `end`; with `end` at `k` nothing parts the two but that one goes on.
+def _paired(ours: _Text, theirs: _Text, where: range, stop: int, difference: Difference) -> _Pairing:
+    """Pair the pieces of `where` with those up to `stop`; where there are none, nothing parts the two but their length.
 
     Where content was both rewritten and moved, what comes again behind much that is new was moved, and what is new
     there was not rewritten.
     """
     moved, rewritten = difference.moved, difference.rewritten
     places: dict[int | bytes, list[int]] = {}
-    for index in range(k, len(theirs.keys)):
+    k = where.start
+    for index in range(k, stop):
         places.setdefault(theirs.keys[index], []).append(index)
-    parts = end > k
-    last = partner = k if parts else k - 1
+    last = partner = k if where else k - 1
     whole: dict[int, int] = {}
     new = 0  # tokens behind `last` that the earlier prompt has not
-    for index in range(k, end):
+    for index in where:
         held = places.get(ours.keys[index])
         if not held:
             new += ours.sizes[index]
@@ -247,7 +321,7 @@ def _paired(ours: _Text, theirs: _Text, k: int, end: int, difference: Difference
     return _Pairing(
         whole=[*range(k), *(i for i in whole if i <= last), *range(last + 1, ahead)],
         open=[i for i in range(k, last + 1) if i not in whole],
-        unused=[i for i in range(k, len(theirs.keys)) if i not in used],
+        unused=[i for i in range(k, stop) if i not in used],
         ahead=ahead,
         behind=behind,
     )
@@ -310,10 +384,18 @@ def _windows(ids: Ids) -> NDArray[np.uint64]:
     return np.convolve(wide, _POWERS, "valid")
 
 
-def _head_end(ours: _Text, k: int, opening: str) -> int:
-    """Give the piece with which the first message begins; behind the differing one where it is not found."""
-    if opening:
-        for index in range(k, len(ours.keys)):
-            if opening in ours.segments.decode(ours.ids(index)[:_OPENS]):
-                return index
-    return min(k + 1, len(ours.keys))
+def _opens(text: _Text, k: int, opening: str) -> int:
+    """Give the piece, from `k` on, with which the first message begins; the end where it is not found.
+
+    Templates that write the role as text have it in the same piece.
+    """
+    line = opening.partition("\n")[0]
+    within = end = len(text.keys)
+    for index in range(k, end):
+        start = text.segments.decode(text.ids(index)[:_OPENS])
+        if line not in start or opening not in text.beginning(index):
+            continue
+        if start.lstrip().startswith(line):
+            return index
+        within = min(within, index)
+    return within

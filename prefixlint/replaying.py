@@ -104,6 +104,10 @@ def replayed(table: Table, encoder: Encoder, requests: Ordered, setting: Setting
     """
     rows, limits = requests.rows, setting.limits
     named = setting.engines or selection.by_log(table, rows, of_blocks=requests.of_blocks)
+    for engine in () if setting.engines else selection.unmarked(named, table, rows):
+        why = "its cache goes by marks, and the log holds none, though hits were reported"
+        notes.append(Note("marks-not-logged", f"{engine.name}: {why}; what it could serve is left out"))
+        named = [other for other in named if other is not engine]
     chosen = selection.settled(named, table, rows)
     if not requests.of_blocks:
         chosen, told = blocksize.settled(chosen, setting.block)

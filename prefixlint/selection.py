@@ -11,6 +11,7 @@ from prefixlint import engines
 from prefixlint.chatroute import Route
 from prefixlint.engines import Engine
 from prefixlint.errors import UsageError
+from prefixlint.marks import UNMARKED
 from prefixlint.model import Request
 from prefixlint.table import Table
 
@@ -37,6 +38,16 @@ def by_log(table: Table, rows: NDArray[np.intp], *, of_blocks: bool) -> list[Eng
     pairs = np.unique(np.stack([np.frombuffer(c, np.int32)[rows] for c in (table.format, table.model)]), axis=1)
     shown = [(table.formats.values[form], table.models.values[model]) for form, model in pairs.T.tolist()]
     return found + engines.shown_by(shown)
+
+
+def unmarked(chosen: Sequence[Engine], table: Table, rows: NDArray[np.intp]) -> list[Engine]:
+    """Give the providers of which a log shows hits and no cache mark, though theirs are hits on what marks wrote."""
+    if not (np.frombuffer(table.cached, np.int64)[rows] > 0).any():
+        return []
+    wanted = set(rows.tolist())
+    if any(b.ttl != UNMARKED for row, blocks in table.marks.items() if row in wanted for b in blocks):
+        return []
+    return [e for e in chosen if e.goes_by_marks(table.models.values) and not e.implicit]
 
 
 def settled(chosen: Sequence[Engine], table: Table, rows: NDArray[np.intp]) -> list[Engine]:

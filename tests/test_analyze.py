@@ -499,3 +499,23 @@ def test_llama_cpp_ignores_salts(tmp_path):
     assert llama.misses.get(MissCause.NAMESPACE, 0) == 0
     assert sglang.misses[MissCause.NAMESPACE] > 0
     assert sum(llama.misses.values()) + llama.cached_tokens == llama.prompt_tokens
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_a_provider_that_goes_by_marks_is_left_out_where_its_hits_have_none(marked, tmp_path):
+    """Transcripts of agents hold what was said and what was cached, and not the marks that made it so."""
+    mark = {"cache_control": {"type": "ephemeral"}} if marked else {}
+    system = [{"type": "text", "text": "You sort parcels by their weight and size. " * 200, **mark}]
+    body = {"model": "claude-sonnet-4-5", "max_tokens": 9, "system": system}
+    usage = {"input_tokens": 40, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 1_800, "output_tokens": 2}
+    rows = [
+        {"request": {**body, "messages": [{"role": "user", "content": word}]}, "response": {"usage": usage}}
+        for word in ("one", "two", "three")
+    ]
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    result = pipeline.analyze([str(path)])
+    assert ("anthropic" in {engine.engine for engine in result.engines}) == marked
+    assert ("marks-not-logged" in {note.slug for note in result.notes}) != marked
+    named = pipeline.analyze([str(path)], pipeline.Options(engines=("anthropic",)))
+    assert [engine.engine for engine in named.engines] == ["anthropic"]

@@ -93,6 +93,20 @@ def test_another_model_is_another_family():
     assert numbers == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("prompt", "name"),
+    [
+        ("<|im_start|>system\nYou sell ferries and nothing else.<|im_end|>\n", "You sell ferries and nothing else."),
+        ("<s>[INST] <<SYS>>\nYou sell ferries.\n<</SYS>>\n\nhi [/INST]", "You sell ferries."),
+        ("<｜begin▁of▁sentence｜>You sell ferries.\n<｜User｜>hi", "You sell ferries."),
+        ("<|im_start|>system", "<|im_start|>system"),
+    ],
+)
+def test_a_family_is_named_by_its_text_and_not_by_the_marks_of_its_template(prompt, name):
+    _, grouper = families([Request("log", 1, Text(prompt), "test", model="m")])
+    assert grouper.name(0) == name
+
+
 def test_a_family_is_named_by_what_its_members_share():
     _, grouper = families(chat(f"Ticket {n}\nYou answer tickets of the harbour office.\n{RULES}") for n in ("AB", "CD"))
     assert grouper.name(0) == "You answer tickets of the harbour office."

@@ -19,7 +19,7 @@ import logcases
 from logcases import RULES, assistant, call, claude, conversation, siblings, system, tool, tools, user
 
 from prefixlint import logrules, logs, redact, rulebook
-from prefixlint.logrules import _history, _values
+from prefixlint.logrules import _history, _meeting, _spans, _values
 from prefixlint.logrules._view import unmarked, view
 from prefixlint.model import Messages, Request, TokenIds
 
@@ -106,7 +106,8 @@ def test_each_request_that_shows_a_cause_is_named_with_its_partner_and_place(tmp
     bodies = conversation(lambda t: f"Now: 10:0{t}\n{RULES}")
     finding = one(check(tmp_path, bodies))
     place = "messages[0].content", len("Now: 10:0")
-    assert list(finding.sightings) == [logrules.Sighting(n, n - 1, True, True, *place) for n in (1, 2)]
+    opening = bodies[0]["messages"][1]["content"]
+    assert list(finding.sightings) == [logrules.Sighting(n, n - 1, True, True, *place, opening) for n in (1, 2)]
     assert finding.sightings[-1:] == [finding.sightings[1]]
 
 
@@ -370,15 +371,15 @@ def test_texts_of_few_signs_are_compared_in_time(unit):
     later = "".join(rng.choice(unit + "7") if rng.random() < 0.1 else sign for sign in earlier)
     start = time.process_time()
     for _ in range(4):
-        assert _values.places(earlier, later)
+        assert _spans.places(earlier, later)
     assert time.process_time() - start < 2
 
 
 def test_two_long_lines_of_few_signs_meet_again():
     earlier, later = "ab" * 150 + "END of it, here " + "ba" * 120, "ba" * 140 + "x" + "END of it, here " + "ba" * 120
-    end_a, end_b = _values._near(earlier, later)
+    end_a, end_b = _meeting.near(earlier, later)
     assert earlier[end_a : end_a + 12] == later[end_b : end_b + 12]
-    assert _values._near("a" * 300, "b" * 300 + "a" * 5) is None
+    assert _meeting.near("a" * 300, "b" * 300 + "a" * 5) is None
 
 
 def test_texts_meet_again_where_the_first_long_block_of_difflib_begins():
@@ -389,7 +390,7 @@ def test_texts_meet_again_where_the_first_long_block_of_difflib_begins():
         earlier, later = ("".join(rng.choices(words, k=rng.randint(0, 8))) for _ in range(2))
         blocks = SequenceMatcher(None, earlier, later, autojunk=False).get_matching_blocks()
         first = next(((block.a, block.b) for block in blocks if block.size >= 12), None)
-        assert _values._aligned(earlier, later) == first
+        assert _meeting._aligned(earlier, later) == first
         met += first is not None
     assert 50 < met < 290
 
@@ -425,18 +426,85 @@ def test_output_does_not_depend_on_hashing(tmp_path):
         ('x {"a": 1, "b": 2} y', 'x {"b": 2, "a": 1} y', "json"),
         ("tags: red, green, blue.", "tags: blue, red, green.", "order"),
         ("<A object at 0x7f00aa11bb22>", "<A object at 0x7f00aa11cc33>", "address"),
+        ("between <<mkCbRY8Ej2>> marks", "between <<kBTnQdxSfM>> marks", "random"),
+        ("token: b7Kd8dkE8a9dKf.", "token: bkdFcdkExawdKf.", "random"),
+        ("use getUserName here now", "use getAllThings here now", "text"),
+        ("ask Maria Keller (u7@c.example), please", "ask Tom Okafor (u15@c.example), please", "identity"),
+        ("Git: branch fix/budget-43, next", "Git: branch fix/budget-9, next", "environment"),
+        ("x-relay-info: build=2.1.7.111; sum=0a4f1", "x-relay-info: build=2.1.6.58c; sum=9be02", "header"),
+        ('n 12\n{"a": 1,\n "b": {"c": 2}}\n', 'n 12\n{"b": {"c": 2},\n "a": 1}\n', "json"),
+        (f"You sell ferries.\n{RULES}", f"You sell ferries.\nNow: 10:04:11\n{RULES}", "clock"),
+        (f"You sell ferries.\nBudget left: 9,000 tokens\n{RULES}", f"You sell ferries.\n{RULES}", "counter"),
+        (f"You sell ferries.\n{RULES}", f"You sell ferries.\nThe guest is ann@x.example.\n{RULES}", "identity"),
     ],
 )
 def test_kinds_of_values(earlier, later, kind):
-    place = _values.places(earlier, later)[0]
+    place = _spans.places(earlier, later)[0]
     assert place.kind == kind
     assert earlier[: place.char] == later[: place.char]
+
+
+LONG = "\n".join(f"{RULES} Look at page {page} of the book first." for page in ("two", "six", "nine", "ten", "one"))
+
+
+def passages(rng, count):
+    """Give texts that were found for a question, with numbers, ids and marks in them."""
+    nouns = ["ferry", "pier", "sail", "rope", "crate", "ledger", "buoy", "hull", "deck", "quay"]
+    line = '<doc id="{}">Before the {} leaves the {}, weigh the {} by rule {} and tell the {} of {}.</doc>'
+    found = (
+        (rng.randrange(9999), *rng.sample(nouns, 3), rng.randrange(99), *rng.sample(nouns, 2)) for _ in range(count)
+    )
+    return "\n".join(line.format(*each) for each in found)
+
+
+def test_what_stands_in_a_passage_is_no_value_of_its_own(tmp_path):
+    rng = random.Random(5)
+    bodies = siblings([f"You sell ferries.\nContext:\n{passages(rng, 4)}\n{LONG}" for _ in range(6)])
+    finding = one(check(tmp_path, bodies * 3))
+    assert finding.rule.code == "PFX202"
+
+
+def test_a_clock_beside_a_passage_is_a_cause_of_its_own(tmp_path):
+    rng = random.Random(5)
+    bodies = siblings([f"Now: 10:{k:02}:07\nContext:\n{passages(rng, 4)}\n{LONG}" for k in range(6)])
+    assert codes(check(tmp_path, bodies * 3)) == ["PFX101", "PFX202"]
+
+
+ASKED = [
+    lambda n: f"What is the status of invoice {41_000 + n * 377}? Answer in two sentences and cite the ledger entry.",
+    lambda n: f"Please open /srv/files/d{n}/report.pdf and summarise it for me in three short sentences.",
+    lambda n: f"My order {700_000 + n * 9_113} has not come since {n + 1} March, can you say where it is at last?",
+]
+
+
+@pytest.mark.parametrize("question", ASKED, ids=["number", "path", "order"])
+@pytest.mark.parametrize("shape", ["messages", "prompt", "behind rules"])
+def test_what_a_user_asks_about_is_no_cause(shape, question, tmp_path):
+    if shape == "messages":
+        bodies = [{"model": "m", "messages": [user(question(n))]} for n in range(14)]
+    else:
+        rules = f"{RULES}\n\n" if shape == "behind rules" else ""
+        bodies = [{"model": "m", "prompt": f"{rules}User: {question(n)}\nAssistant:"} for n in range(14)]
+    assert check(tmp_path, bodies) == []
+
+
+def test_a_number_that_an_application_writes_into_a_prompt_is_one(tmp_path):
+    bodies = [{"model": "m", "prompt": f"Order {700_000 + n * 9_113}\n{LONG}\nAnswer:"} for n in range(14)]
+    assert len(one(check(tmp_path, bodies)).sightings) == 13
+
+
+def test_a_setting_that_no_prompt_shows_is_not_what_ends_the_prefix(tmp_path):
+    bodies = conversation(lambda t: f"Now: 10:0{t}\n{RULES}")
+    for number, body in enumerate(bodies):
+        body["reasoning_effort"] = ("low", "high")[number % 2]
+    first = {f.rule.code: sum(s.first for s in f.sightings) for f in check(tmp_path, bodies)}
+    assert first == {"PFX101": 2, "PFX504": 0}
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
 @settings(deadline=None)
 def test_places_are_where_texts_differ(earlier, later):
-    found = _values.places(earlier, later)
+    found = _spans.places(earlier, later)
     assert bool(found) == (earlier != later)
     if found:
         char = found[0].char
@@ -525,7 +593,7 @@ def test_a_marker_too_far_from_the_last_one(tmp_path):
 def test_hostile_texts_take_no_time(text):
     started = time.perf_counter()
     for other in (text + "1", text[:-2] + "zz", "q" + text, text[: len(text) // 2] + "é" + text[len(text) // 2 :]):
-        assert _values.places(text, other)
+        assert _spans.places(text, other)
         _values.pseudo_header(other)
     assert time.perf_counter() - started < 5
 

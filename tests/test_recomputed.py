@@ -67,6 +67,50 @@ def test_what_the_cache_served_from_another_request_is_not_lost():
     assert lost(a, b, shared=len(RULES.split()) + 2 + 30) == 0
 
 
+ASK = "where is my train to Riga today and does it stop before the border"
+HEAD = Difference(opening=ASK[:24], turn=True)
+
+
+def test_behind_another_head_a_history_is_lost_as_far_as_it_goes_on_alike():
+    rest = [text(name, 9) for name in "abcdefghij"]
+    a = [f"now 09:12 {RULES}", ASK, text("thought", 40), *rest]
+    b = [f"now 09:14 {RULES}", ASK, *rest, "and the next one"]
+    assert lost(a, b) > len(RULES.split()) + len(ASK.split()) + 16  # whoever knows no more takes all that comes again
+    assert lost(a, b, HEAD) == len(RULES.split()) + len(ASK.split())
+
+
+def test_two_turns_whose_heads_are_the_same_are_parted_by_their_template():
+    a = [RULES, ASK, text("thought", 40), "it stops once"]
+    assert lost(a, [RULES, ASK, "it stops once", "and the next one"], HEAD) is None
+
+
+def test_an_opening_is_found_where_messages_begin_and_not_where_rules_quote_it():
+    a, b = ([f"now {hour} | Rule one: {ASK} | {RULES} | {text('x', 40)}", ASK, text("y", 40)] for hour in (9, 14))
+    assert lost(a, b, HEAD) >= len(RULES.split()) + len(ASK.split()) + 80
+
+
+def test_an_opening_of_several_lines_is_found():
+    asked = "read this | " + text("z", 40)
+    a, b = ([f"now {hour} | {RULES} | {text('x', 40)}", asked] for hour in (9, 14))
+    sibling = Difference(opening="read this \n z0 z1")
+    assert lost(a, b, sibling) >= 60
+
+
+def test_what_stands_behind_a_thought_that_the_template_forgets_is_not_lost():
+    thought = ["<think>", text("thought", 20), "</think>"]
+    a = ["call one with an old id", RULES, *thought, text("x", 30)]
+    b = ["call one with a new id", RULES, text("x", 30), "next"]
+    assert lost(a, b, REWRITTEN) > len(RULES.split()) + 30
+    assert lost(a, b, Difference(rewritten=True, turn=True)) <= len(RULES.split()) + 6
+    assert lost(a, b, Difference(rewritten=True, turn=True, thoughts=True)) > len(RULES.split()) + 30
+    assert lost([RULES, *thought, text("x", 30)], [RULES, text("x", 30)], Difference(turn=True)) is None
+
+
+def test_ids_that_no_prompt_shows_part_nothing():
+    a, b = [RULES, text("old", 30), text("x", 30)], [RULES, text("x", 30), "next"]
+    assert lost(a, b, Difference(rewritten=True, turn=True, replaced=True)) is None
+
+
 def test_new_text_behind_an_equal_history_is_no_loss():
     assert lost(["a b", text("x", 9)], ["a b", text("x", 9), text("y", 40)]) == 0
 

@@ -377,8 +377,7 @@ def test_a_body_is_changed_by_copying():
             {
                 "role": "user",
                 "content": [
-                    {"type": "tool_result", "tool_use_id": "t", "content": "r"},
-                    {"type": "text", "text": "X"},
+                    {"type": "tool_result", "tool_use_id": "t", "content": "r\n\nX"},
                 ],
             },
         ),

@@ -16,7 +16,7 @@ from prefixlint import redact
 from prefixlint.families import Grouper
 from prefixlint.findings import Rule
 from prefixlint.logfindings import LogFinding, Sighting, as_json
-from prefixlint.logrules import _heads, _history, _settings, _single, _values
+from prefixlint.logrules import _heads, _history, _settings, _single, _spans, _values
 from prefixlint.logrules._causes import Causes
 from prefixlint.logrules._hits import At, Hit
 from prefixlint.logrules._pieces import shown
@@ -68,7 +68,7 @@ def compare(earlier: Request, later: Request, *, turn: bool = True) -> list[Hit]
 
 def differences(earlier: str, later: str) -> list[tuple[_values.Place, str]]:
     """Give the places at which two texts differ, at most twelve, each with what changes there in words."""
-    return [(place, _heads.WORDS.get(place.kind, _heads.WORDS["text"])) for place in _values.places(earlier, later)]
+    return [(place, _heads.WORDS.get(place.kind, _heads.WORDS["text"])) for place in _spans.places(earlier, later)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ _PAIRS = 10  # compared pairs from which on a single change is a new version and
 _RARE = 0.05
 _LEADS = 4  # words before values of one kind that are told apart
 _OPENING = 24  # characters by which a first message is found in a prompt
+_SETTINGS = frozenset({"PFX307", "PFX503", "PFX504"})
 _OFTEN = 4  # requests per output schema from which on it is one of a few tasks
 
 
@@ -90,7 +91,7 @@ class Causes:
         """Take in what one request shows, in the order in which the model reads it."""
         ordered = sorted(hits, key=lambda hit: hit.rank)
         known: set[tuple[Any, ...]] = set()
-        first = next((hit for hit in ordered if hit.code != "PFX502" and earlier is not None), None)
+        first = None if earlier is None else _first(ordered, earlier, later)
         for hit in ordered:
             key = self._key(hit)
             if key in known:
@@ -107,7 +108,7 @@ class Causes:
             self._count(cause, hit, earlier, family=family, track=track)
             partner = None if earlier is None else earlier.row
             ends, place = hit is first, hit.at
-            behind = _behind(later, ordered) if ends and not hit.same else None
+            behind = _behind(later, ordered) if ends else None
             cause.sightings.add(
                 row, partner, first=ends, turn=hit.same, path=place.path, char=place.char, behind=behind
             )
@@ -179,10 +180,26 @@ class Causes:
         return gone and (cause.requests >= _FEW or cause.pairs >= _PAIRS)
 
 
-def _behind(view: View, hits: Iterable[Hit]) -> str | int:
-    """Say what siblings share behind their first difference: text up to the first message, or so many characters."""
+def _first(ordered: Sequence[Hit], earlier: View, later: View) -> Hit | None:
+    """Give the hit that ends the prefix; settings do where caches are told apart by them, or where nothing else does.
+
+    No chat template in use writes an output schema or a `tool_choice` into the prompt, and few write an effort.
+    """
+    able = [hit for hit in ordered if hit.code != "PFX502"]
+    apart = earlier.namespace != later.namespace or earlier.model != later.model
+    return next((hit for hit in able if apart or hit.code not in _SETTINGS), next(iter(able), None))
+
+
+def _behind(view: View, hits: Sequence[Hit]) -> str | int | None:
+    """Say up to where two requests may be alike behind their first difference: up to the messages, or for characters.
+
+    None where the messages of two turns differ.
+    """
+    turn = hits[0].same
     if not view.messages:
-        return sum(hit.tail for hit in hits if hit.rank[0] == 1)
+        return None if turn else sum(hit.tail for hit in hits if hit.rank[0] == 1)
+    if turn and any(hit.rank[0] == 2 for hit in hits):
+        return None
     said = view.messages[0].said
     return (said.text or said.reasoning).lstrip()[:_OPENING]
 

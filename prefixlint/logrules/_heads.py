@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Any
 
 from prefixlint import bodies
-from prefixlint.logrules import _values
+from prefixlint.logrules import _spans
 from prefixlint.logrules._hits import At, Hit, at, short
 from prefixlint.logrules._values import Place
 from prefixlint.logrules._view import Unit, View, bare, dumps
@@ -49,6 +49,11 @@ _TELLING = _STRONG | {"identity", "counter", "json", "order"}
 _MANY = 6  # differences of siblings from which on they are two texts and not one with values
 _STATIC = 1_600  # characters of shared text behind a changing one that are worth to be moved ahead of it
 _SHARED = 48  # characters; two texts that share so many at their ends come from one template, however long they are
+_ASKED = frozenset({"counter", "date", "environment", "identity", "random"})
+"""Kinds of value that a user's question holds as well."""
+_AUTHORED = (
+    400  # characters that prompts share behind such a value where an application wrote it; a question is shorter
+)
 _GROWN = 3  # characters more at the end of a text from which on it has grown
 _TOOLS = 5  # tools whose changed definitions are told apart
 _FOUND = frozenset({"facts", "memories", "context", "retrieved", "sources", "documents", "passages", "knowledge"})
@@ -151,7 +156,7 @@ def _canonical(value: Any) -> Any:
 
 def _in_string(where: At) -> Place | None:
     if isinstance(where.before, str) and isinstance(where.after, str):
-        return next(iter(_values.places(where.before, where.after)), None)
+        return next(iter(_spans.places(where.before, where.after)), None)
     return None
 
 
@@ -164,7 +169,7 @@ def system(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
     a, b = earlier.head_text, later.head_text
     if a == b:
         return
-    spans = list(_values.spans(a, b))
+    spans = _spans.spans(a, b)
     found = [place for place, _, _ in spans]
     grown = _grown(spans[-1], a, b) if same else None
     if grown is not None:
@@ -181,6 +186,8 @@ def _values_of(found: Sequence[Place], later: View, *, same: bool) -> Iterator[H
     b = later.head_text
     last: tuple[str, int] | None = None
     for number, place in enumerate(_joined(found)):
+        if not (same or later.messages) and place.kind in _ASKED and sum(p.tail for p in found[number:]) < _AUTHORED:
+            continue
         marked = not same and _is_marked(later, place.char)
         hit = _system_hit(place, later, number, marked=marked, same=same, total=len(b))
         if hit is None and not (same or later.messages):
@@ -316,7 +323,7 @@ def opening(earlier: View, later: View) -> Iterator[Hit]:
     a, b = one.said.text, two.said.text
     if a == b or one.said.role != two.said.role or one.key == two.key:
         return
-    found = _values.places(a, b)
+    found = _spans.places(a, b)
     if not found or len(found) > _MANY:
         return
     text_at = at(two.path, one.raw, two.raw)
@@ -324,6 +331,8 @@ def opening(earlier: View, later: View) -> Iterator[Hit]:
         behind = sum(p.tail for p in found[number:])
         static = place.kind not in _TELLING and behind >= _STATIC
         if not static and (place.kind not in _TELLING or behind < 12 or behind * 3 < len(b)):
+            continue
+        if place.kind in _ASKED and behind < _AUTHORED:
             continue
         what = f"the prompt's first text holds {'text of its own' if static else WORDS[place.kind]}"
         where = At(text_at.path, place.char, place.before, place.after)

@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from prefixlint.bodies import common_prefix
-from prefixlint.logrules import _values
+from prefixlint.logrules import _spans, _values
 from prefixlint.logrules._hits import At, Hit, at, short
 from prefixlint.logrules._view import Call, Message, View, dumps
 from prefixlint.wording import many
@@ -327,7 +327,7 @@ def _text(earlier: View, later: View, i: int, one: str, two: str) -> Iterator[_C
         if found is not None:
             yield found
             return
-    places = _values.places(one, two)
+    places = _spans.places(one, two)
     if places and all(p.kind == "age" for p in places):
         yield "PFX103", "age", (), "an age in the history is counted anew", places[0].before, places[0].after, 3
         return

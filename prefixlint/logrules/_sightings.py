@@ -33,6 +33,7 @@ class Sightings(Sequence[Sighting]):
     _numbers: dict[str, int] = field(default_factory=dict)
     _names: list[str] = field(default_factory=list)
     _openings: dict[int, str | int] = field(default_factory=dict)
+    _held: dict[str | int, str | int] = field(default_factory=dict)
     firsts: int = 0
 
     def add(
@@ -48,7 +49,7 @@ class Sightings(Sequence[Sighting]):
     ) -> None:
         """Take in one request. `behind` is the sighting's opening, or its tail."""
         if behind is not None:
-            self._openings[len(self.rows)] = behind
+            self._openings[len(self.rows)] = self._held.setdefault(behind, behind)
         self.rows.append(row)
         self.partners.append(_ALONE if partner is None else partner)
         self._flags.append(_FIRST * first | _TURN * turn)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prefixlint.bodies import common_prefix
-from prefixlint.logrules import _values
+from prefixlint.logrules import _spans
 from prefixlint.logrules._view import Message, Said, View
 
 MEMORY = 96_000_000
@@ -325,9 +325,11 @@ def _ends(messages: Iterable[Message]) -> Iterator[int]:
 def _rewritten(earlier: View, later: View, opening: str) -> bool:
     """Tell whether a turn is the next one of another, with each message written in another way."""
     other = _opening(earlier.messages[0].said)
+    if not (other == opening or _contained(other, opening) or _restamped(other, opening)):
+        return False
     if len(earlier.messages) == 1:
-        return other == opening or _contained(other, opening) or _restamped(other, opening)
-    if other != opening or len(later.messages) <= len(earlier.messages):
+        return True
+    if len(later.messages) <= len(earlier.messages):
         return False
     pairs = list(zip(earlier.messages, later.messages, strict=False))[:_SAMPLE]
     equal = sum(1 for x, y in pairs if x.said.role == y.said.role and x.said.text == y.said.text)
@@ -343,7 +345,7 @@ def _restamped(earlier: str, later: str) -> bool:
     """Tell whether two texts differ only in values that a clock writes."""
     if abs(len(earlier) - len(later)) > _STAMP:
         return False
-    found = _values.places(earlier, later)
+    found = _spans.places(earlier, later)
     return 0 < len(found) <= 3 and all(place.kind in ("clock", "age", "header") for place in found)
 
 

@@ -9,22 +9,18 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 from prefixlint.bodies import common_prefix
+from prefixlint.logrules._meeting import REACH, meeting
 from prefixlint.logrules._pieces import piece
 
 _BACK = 100  # characters before a difference in which its value may begin
 _AHEAD = 160  # characters behind it in which the value must end
-_RESYNC = 12  # equal characters behind a value after which the texts have met again
-_PLACES = 12  # differences of one text that are told apart
 _JSON_STARTS = 40
-_LINE = 600  # characters of a line in which two values are looked for
-_ALIGNED = 6_000  # pairs of equal characters up to which two lines are aligned; of English, some 300 characters
-_REACH = 40_000  # characters behind a difference in which texts may meet again
-_LINES = 600
+_JSON_BACK = 4_000  # characters before a difference in which JSON may begin that holds it
+_HEADER_VALUE = 64  # characters of a value in a line of client metadata
+_ALONE = 200  # characters of a line that only one of two texts has, in which a value is looked for
 _LISTED = 60  # lines of a list that are looked through for another order
 
 
@@ -61,6 +57,8 @@ _UNIT = r"(?:s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|wks?|week
 # What is taken whole (`++`) could not match shorter either: long runs of digits are read once and not once a digit.
 _AMOUNT = rf"(?:\d++(?:[.,]\d++)?\s?{_UNIT}\b[\s,]*(?:and\s+)?)+|(?:a|an|one|a few|several)\s+{_UNIT}\s"
 
+_EMAIL = re.compile(r"[A-Za-z0-9._%+-]{1,64}+@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}")
+
 # The order matters: the first kind that both texts have at the difference is taken. Each form has signs one of which
 # its values hold, in lower case: where the text has none of them, it is not searched.
 _FORMS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
@@ -86,7 +84,7 @@ _FORMS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     ("clock", (":",), re.compile(rf"(?<![\d:.]){_COLON_TIME}(?:,?\s+(?:on\s+)?{_DATE})?(?![\d:])")),
     ("clock", ("1",), re.compile(r"(?<![\w.])1[5-9]\d{8}(?:\d{3}|\d{6}|\d{9}|\.\d{1,9})?(?!\w|\.\d)")),
     ("date", (), re.compile(_DATE)),
-    ("email", ("@",), re.compile(r"[A-Za-z0-9._%+-]{1,64}+@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}")),
+    ("email", ("@",), _EMAIL),
     ("uuid", ("-",), re.compile(r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b")),
     ("url", ("://",), re.compile(r"\bhttps?://[^\s\"'<>)\]]+")),
     (
@@ -98,8 +96,9 @@ _FORMS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     ("ip", (".",), re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?(?![\d.])")),
     ("version", (".",), re.compile(r"\bv?\d+\.\d+\.\d+[\w.+-]*")),
     ("token", (), re.compile(r"(?<![A-Za-z0-9])(?=[A-Za-z_-]*\d)(?=[\d_-]*[A-Za-z])[A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)*")),
+    ("mixed", (), re.compile(r"\b(?=[A-Z\d]*[a-z])(?=[a-z\d]*[A-Z])[A-Za-z\d]{6,64}\b")),
     ("hex", (), re.compile(r"(?<![A-Za-z0-9])[0-9a-f]{4,}(?![A-Za-z0-9])")),
-    ("number", (), re.compile(r"[-+]?[$€£]?\d[\d,_]*(?:\.\d+)?\s?[kKMG]?(?:i?B\b)?")),
+    ("number", (), re.compile(r"[-+]?[$€£]?\d++(?:[,_]\d++)*(?:\.\d++)?(?: ?[kKMG]?i?B\b| ?[kKMG]\b)?")),
 )
 
 _HEADER = re.compile(
@@ -147,43 +146,14 @@ _CLOCK = _any_of("now time timestamp clock epoch unix ts datetime")
 _DAY = _any_of("date today day weekday")
 
 
-def places(earlier: str, later: str) -> list[Place]:
-    """Give the differences of two texts in order, at most twelve; equal texts have none."""
-    return [place for place, _, _ in spans(earlier, later)]
-
-
-def spans(earlier: str, later: str, most: int = _PLACES) -> Iterator[tuple[Place, int, int]]:
-    """Give the differences of two texts in order, each with where its values end in the earlier and the later text."""
-    i = j = 0
-    for _ in range(most):
-        same = _ahead(earlier, i, later, j)
-        i, j = i + same, j + same
-        if i == len(earlier) and j == len(later):
-            return
-        found = classify(earlier, i, later, j)
-        i, j = found[1], found[2]
-        tail = _ahead(earlier, i, later, j)
-        place = found[0]
-        yield Place(place.kind, place.char, place.before, place.after, place.lead, tail), i, j
-        if i >= len(earlier) and j >= len(later):
-            return
-
-
-def _ahead(a: str, i: int, b: str, j: int) -> int:
-    if i == 0 and j == 0:
-        return common_prefix(a, b)
-    window = 4096
-    total = 0
-    while True:
-        x, y = a[i + total : i + total + window], b[j + total : j + total + window]
-        same = common_prefix(x, y)
-        total += same
-        if same < window:
-            return total
-
-
 def classify(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, int]:
     """Say what differs at character `i` of the earlier and `j` of the later text, and where the values end."""
+    embedded = _same_json(earlier, i, later, j)
+    if embedded is not None:
+        kind, start, end_a, end_b = embedded
+        lead = _lead(later, j - (i - start))
+        before, after = piece(earlier, start, end_a), piece(later, j - (i - start), end_b)
+        return Place(kind, j, before, after, lead), end_a, end_b
     listed = _same_lines(earlier, i, later, j)
     if listed is not None:
         start, end = listed
@@ -191,12 +161,6 @@ def classify(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, int]
         lead = _lead(later, start + shift)
         before, after = piece(earlier, start, end), piece(later, start + shift, end + shift)
         return Place("order", j, before, after, lead), end, end + shift
-    embedded = _same_json(earlier, i, later, j)
-    if embedded is not None:
-        kind, start, end_a, end_b = embedded
-        lead = _lead(later, j - (i - start))
-        before, after = piece(earlier, start, end_a), piece(later, j - (i - start), end_b)
-        return Place(kind, j, before, after, lead), end_a, end_b
     ours, theirs = _Around(earlier, i), _Around(later, j)
     for kind, signs, form in _FORMS:
         a = ours.covering(form, signs)
@@ -238,7 +202,7 @@ def _told(kind: str, before: str, after: str, *, ends: tuple[str, str], line: tu
     """Refine a form by what stands around it: `ends` stand behind both values, `line` says where the later begins."""
     later, start = line
     ahead = _line_before(later, start)
-    if kind in ("token", "hex", "number", "uuid", "version") and _is_header(later, ahead, start):
+    if kind in ("token", "hex", "number", "uuid", "version", "ip") and _is_header(later, ahead, start):
         return "header"
     words = [word.lower() for word in _WORDS.findall(ahead)][-5:]
     near = set(words)
@@ -259,20 +223,26 @@ def _told(kind: str, before: str, after: str, *, ends: tuple[str, str], line: tu
         return "environment"
     if kind == "uuid":
         return "identity" if _nearest(words, _IDENTITY, _RANDOM) == 0 else "random"
-    if kind in ("token", "hex"):
+    if kind in ("token", "hex", "mixed"):
         return _told_token(before, after, words)
     if kind == "number":
         return _told_number(words, behind)
     return kind
 
 
+_COUNTS = 3  # a `token` is a number of them, or a value that was drawn
+
+
 def _told_token(before: str, after: str, words: list[str]) -> str | None:
     nearest = _nearest(words, _IDENTITY, _RANDOM, _ENVIRONMENT, _COUNTER)
+    drawn, mixed = (_random(before), _random(after)), (_is_mixed(before), _is_mixed(after))
+    # of signs drawn from all letters and digits, some values have no digit
+    if len(before) == len(after) and any(mixed) and (any(drawn) or all(mixed)) and nearest in (None, _COUNTS):
+        return "random"
     if nearest is not None:
         return ("identity", "random", "environment", "counter")[nearest]
     if min(len(before), len(after)) < 4:
         return None
-    drawn = _random(before), _random(after)
     if all(drawn) or (any(drawn) and _HEX.fullmatch(before) and _HEX.fullmatch(after)):
         return "random"
     return None
@@ -296,6 +266,11 @@ def _random(token: str) -> bool:
         return False
     turns = len(re.findall(r"\d+|[A-Za-z]+", token))
     return turns >= 3 or len(token) >= 12 or _HEX.fullmatch(token) is not None
+
+
+def _is_mixed(token: str) -> bool:
+    """Tell whether capitals stand in a token as no words written together have them."""
+    return re.search(r"[A-Z]{2}[a-z]|[a-z][A-Z](?![a-z]{2})", token) is not None
 
 
 def _differs_by_id(before: str, after: str) -> bool:
@@ -348,8 +323,8 @@ def _lead(text: str, at: int) -> str:
 def _same_lines(earlier: str, i: int, later: str, j: int) -> tuple[int, int] | None:
     """Find lines around a difference that stand in another order in the other text: (start, end) in the earlier one."""
     back = min(i - (earlier.rfind("\n", 0, i) + 1), j - (later.rfind("\n", 0, j) + 1))
-    a = earlier[i - back : i - back + _REACH].split("\n", _LISTED)
-    b = later[j - back : j - back + _REACH].split("\n", _LISTED)
+    a = earlier[i - back : i - back + REACH].split("\n", _LISTED)
+    b = later[j - back : j - back + REACH].split("\n", _LISTED)
     if a[0] not in b[1:] or b[0] not in a[1:]:
         return None
     here: Counter[str] = Counter()
@@ -366,15 +341,17 @@ def _same_lines(earlier: str, i: int, later: str, j: int) -> tuple[int, int] | N
 
 def _same_json(earlier: str, i: int, later: str, j: int) -> tuple[str, int, int, int] | None:
     """Find JSON around a difference that means the same in both texts: ("json", start, end, end)."""
-    if i != j or ("{" not in earlier[max(0, i - 4000) : i + 1] and "[" not in earlier[max(0, i - 4000) : i + 1]):
+    back = common_prefix(earlier[max(0, i - _JSON_BACK) : i][::-1], later[max(0, j - _JSON_BACK) : j][::-1])
+    window = earlier[i - back : i + 1]
+    if "{" not in window and "[" not in window:
         return None
-    starts = [m.start() for m in re.finditer(r"[{\[]", earlier[max(0, i - 4000) : i + 1])]
+    starts = [m.start() for m in re.finditer(r"[{\[]", window)]
     decoder = json.JSONDecoder()
     for offset in starts[:_JSON_STARTS]:
-        start = offset + max(0, i - 4000)
+        start = i - back + offset
         try:
             one, end_a = decoder.raw_decode(earlier, start)
-            two, end_b = decoder.raw_decode(later, start)
+            two, end_b = decoder.raw_decode(later, start + j - i)
         except (ValueError, RecursionError):
             continue
         if end_a >= i and end_b >= j and one and one == two:
@@ -386,16 +363,42 @@ def _free_text(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, in
     """Find where two texts meet again, and say from the words before whether what stands between has a name."""
     start = _word_start(later, j)
     back = j - start
-    end_a, end_b = _resync(earlier, i, later, j)
-    while later[end_b : end_b + 1].isalnum() and end_b - j < _AHEAD and earlier[end_a : end_a + 1] == later[end_b]:
+    end_a, end_b = meeting(earlier, i, later, j)
+    begun = later[end_b - 1 : end_b].isalnum() or earlier[end_a - 1 : end_a].isalnum()
+    most = j + _AHEAD if begun else end_b
+    while later[end_b : end_b + 1].isalnum() and end_b < most and earlier[end_a : end_a + 1] == later[end_b]:
         end_a, end_b = end_a + 1, end_b + 1
     before, after = piece(earlier, i - back, end_a), piece(later, start, end_b)
+    if not before or not after:
+        alone = _alone(earlier, i - back, before) if before else _alone(later, start, after)
+        if alone is not None:
+            return Place(alone[0], j, before, after, alone[1]), end_a, end_b
+    if "\n" not in before + after and len(after) <= _HEADER_VALUE and _is_header(later, _line_before(later, j), j):
+        return Place("header", j, before, after, _lead(later, start)), end_a, end_b
     return Place(_free_kind(before, after, later, start), j, before, after, _lead(later, start)), end_a, end_b
+
+
+def _alone(text: str, start: int, line: str) -> tuple[str, str] | None:
+    """Say what kind of value stands in a line that only one text has, and what stands before the value."""
+    if len(line.strip()) > _ALONE or "\n" in line.strip():
+        return None
+    lower = line.lower()
+    for kind, signs, form in _FORMS:
+        found = form.search(line) if not signs or any(sign in lower for sign in signs) else None
+        if found is None:
+            continue
+        begin, end, value = start + found.start(), start + found.end(), found[0]
+        told = _told(kind, value, value, ends=(text[end:][:30], text[end:][:30]), line=(text, begin))
+        if told is not None:
+            return told, _lead(text, begin)
+    return None
 
 
 def _free_kind(before: str, after: str, later: str, start: int) -> str:
     if _shuffled(before, after):
         return "order"
+    if after and any(m.start() < len(after) for m in _EMAIL.finditer(later[start : start + len(after) + _AHEAD])):
+        return "identity"
     line = _line_before(later, start) or later[max(0, start - 120) : start]
     words = [word.lower() for word in _WORDS.findall(line)][-4:]
     nearest = _nearest(words, _RETRIEVAL, _IDENTITY, _ENVIRONMENT)
@@ -404,11 +407,14 @@ def _free_kind(before: str, after: str, later: str, start: int) -> str:
     behind = [word.lower() for word in _WORDS.findall(later[start + len(after) : start + len(after) + 32])[:3]]
     if after[:1].isupper() and before[:1].isupper() and len(after) < 40 and _nearest(behind, _IDENTITY) == 0:
         return "identity"
-    lines = [line for line in later[max(0, start - 400) : start].split("\n") if line.strip(" -*•")]
-    above = {word.lower() for line in lines[-2:] for word in _WORDS.findall(line)} if lines else set()
-    if above & _RETRIEVAL:
-        return "retrieval"
-    return "text"
+    return running_text(later, start)
+
+
+def running_text(text: str, start: int) -> str:
+    """Say by the words before a passage whether it was found for the question."""
+    lines = [line for line in text[max(0, start - 400) : start].split("\n") if line.strip(" -*•")]
+    above = {word.lower() for line in lines[-2:] for word in _WORDS.findall(line)}
+    return "retrieval" if above & _RETRIEVAL else "text"
 
 
 def _shuffled(before: str, after: str) -> bool:
@@ -425,74 +431,3 @@ def _word_start(text: str, at: int) -> int:
     while start > 0 and at - start < 40 and not text[start - 1].isspace():
         start -= 1
     return start
-
-
-def _resync(earlier: str, i: int, later: str, j: int) -> tuple[int, int]:
-    """Find where two texts meet again: in the line where they part if the next ones are equal, else at a later line."""
-    a, b = earlier[i : i + _REACH], later[j : j + _REACH]
-    if not a or not b:
-        return len(earlier), len(later)
-    line_a, line_b = a.partition("\n"), b.partition("\n")
-    if line_a[2][:_RESYNC] == line_b[2][:_RESYNC] and max(len(line_a[0]), len(line_b[0])) <= _LINE:
-        near = _near(line_a[0], line_b[0])
-        if near is not None:
-            return i + near[0], j + near[1]
-        return i + len(line_a[0]), j + len(line_b[0])
-    met = _next_line(a.splitlines(keepends=True)[:_LINES], b.splitlines(keepends=True)[:_LINES])
-    if met is not None:
-        return i + met[0], j + met[1]
-    tail = common_prefix(earlier[i:][::-1], later[j:][::-1])
-    return len(earlier) - tail, len(later) - tail
-
-
-def _near(a: str, b: str) -> tuple[int, int] | None:
-    """Give where two lines have the first run of _RESYNC characters in common, as they align best.
-
-    What both end with is set aside first: behind most values the rest of the line is the same, and aligning it would
-    take time by the square of its length.
-    """
-    tail = common_prefix(a[::-1], b[::-1])
-    a, b = a[: len(a) - tail], b[: len(b) - tail]
-    near = _aligned(a, b)
-    return (len(a), len(b)) if near is None and tail >= _RESYNC else near
-
-
-def _aligned(a: str, b: str) -> tuple[int, int] | None:
-    """Give where the first run of _RESYNC characters begins that two texts have in common."""
-    places = {b[at : at + _RESYNC]: at for at in range(len(b) - _RESYNC, -1, -1)}
-    met = [(at, places[run]) for at in range(len(a)) if (run := a[at : at + _RESYNC]) in places]
-    if not met:
-        return None
-    if len(a) * len(b) > _ALIGNED and _pairs(a, b) > _ALIGNED:  # a few signs only, each of which fits everywhere
-        return min(met, key=sum)
-    matcher = SequenceMatcher(None, a, b, autojunk=False)
-    first = len(a), len(b)
-    while True:  # the first block of those that difflib makes and that are long enough: the longest, or one before it
-        x, y, size = matcher.find_longest_match(0, first[0], 0, first[1])
-        if size < _RESYNC:
-            return first
-        first = x, y
-
-
-def _pairs(a: str, b: str) -> int:
-    """Count the pairs of equal characters of two texts."""
-    ours, theirs = Counter(a), Counter(b)
-    return sum(count * theirs[sign] for sign, count in ours.items())
-
-
-def _next_line(a: list[str], b: list[str]) -> tuple[int, int] | None:
-    """Give where the nearest line that both have begins, behind the first of each."""
-    offsets: dict[str, tuple[int, int]] = {}
-    at = 0
-    for number, line in enumerate(b):
-        if number and len(line.strip()) >= _RESYNC:
-            offsets.setdefault(line, (number, at))
-        at += len(line)
-    best: tuple[int, int, int] | None = None
-    at = 0
-    for number, line in enumerate(a):
-        other = offsets.get(line) if number else None
-        if other is not None and (best is None or number + other[0] < best[0]):
-            best = number + other[0], at, other[1]
-        at += len(line)
-    return best[1:] if best is not None else None

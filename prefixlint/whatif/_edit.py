@@ -69,7 +69,10 @@ def replaced(value: Any, words: Mapping[str, str]) -> Any:
 
 
 def added(message: Any, text: str) -> Any | None:
-    """Give a message that says something more at its end; None where it has no text to add to."""
+    """Give a message that says something more at its end; None where it has no text to add to.
+
+    Behind results of tools it is the last of these that says more: text beside them would be a question of the user's.
+    """
     if isinstance(message, str):
         return f"{message}\n\n{text}"
     if not isinstance(message, dict):
@@ -79,8 +82,13 @@ def added(message: Any, text: str) -> Any | None:
         if isinstance(held, str):
             return {**message, key: f"{held}\n\n{text}" if held else text}
         if isinstance(held, list):
-            return {**message, key: [*held, _part(held, text)]}
+            more = added(held[-1], text) if held and _is_result(held[-1]) else None
+            return {**message, key: [*held, _part(held, text)] if more is None else [*held[:-1], more]}
     return None
+
+
+def _is_result(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "tool_result"
 
 
 def _part(parts: list[Any], text: str) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from prefixlint.bodies import common_prefix
-from prefixlint.logrules import _values
+from prefixlint.logrules import _spans
 
 FREE = frozenset({"text", "retrieval", "environment", "order"})
 """Kinds of value that are running text: their ends are where lines end."""
@@ -51,7 +51,7 @@ class Template:
 
     def learn(self, other: str, wanted: Wanted) -> None:
         """Compare with another text of the template; differences of these kinds are slots."""
-        for place, stop, other_stop in _values.spans(self.text, other, _MOST):
+        for place, stop, other_stop in _spans.spans(self.text, other, _MOST):
             last = stop == len(self.text) and other_stop == len(other)
             slot = place.kind in wanted.kinds and (wanted.end is None or wanted.end == last)
             begin, end = stop - len(place.before), stop

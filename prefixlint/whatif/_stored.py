@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from prefixlint.logrules import _history, _values
+from prefixlint.logrules import _history, _spans
 from prefixlint.logrules._hits import Hit
 from prefixlint.logrules._view import Message
 from prefixlint.whatif import _edit
@@ -264,7 +264,7 @@ def _tell_lost(turn: Turn, message: Message, sent: Any, changes: Sequence[Hit]) 
 
 
 def _told(old: str, new: str) -> Iterator[tuple[str, str]]:
-    places = list(_values.spans(old, new, _PLACES + 1)) if old else []
+    places = _spans.spans(old, new, _PLACES + 1) if old else []
     if not places or len(places) > _PLACES:
         yield "", new
         return

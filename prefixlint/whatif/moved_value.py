@@ -6,11 +6,12 @@ has changed, so what stays the same for a conversation (who is asking) stands in
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from prefixlint.logrules import Hit, _values
+from prefixlint.logrules import Hit, _spans
 from prefixlint.logrules._view import View, tool_name
 from prefixlint.whatif import _edit
 from prefixlint.whatif._examples import Example
@@ -26,6 +27,8 @@ _KINDS = FREE | frozenset(["address", "age", "clock", "date", "identity", "rando
 _GROWS = "appended"  # the kind of PFX407
 _STAND_IN = "(stated below)"
 
+_ELEMENT = re.compile(r"\[\d+\]\Z")
+
 Place = tuple[str, ...]
 
 
@@ -33,6 +36,8 @@ Place = tuple[str, ...]
 class _Moved:
     HISTORY: frozenset[str]
     templates: dict[Place, Templates] = field(default_factory=dict)
+    lists: dict[Place, list[Any]] = field(default_factory=dict)
+    """Lists in tools, as an example has them: they stay so."""
 
     def apply(self, turn: Turn) -> None:
         """Take the values out of where they stand, and have the newest message tell them."""
@@ -53,11 +58,18 @@ class _Moved:
 
     def _tools(self, turn: Turn) -> None:
         places = [place for place in self.templates if place[0] == "tool"]
-        if not places:
+        if not places and not self.lists:
             return
         tools = _edit.get(turn.body, turn.view.tools_path) or []
         for index, tool in enumerate(tools):
             name = tool_name(tool)
+            for place, first in self.lists.items():
+                words = _edit.get(tool, place[2]) if place[1] == name else None
+                if not isinstance(words, list):
+                    continue
+                if words != first:
+                    turn.write(f"{turn.view.tools_path}[{index}].{place[2]}", first)
+                turn.say(" ".join(place), f"{name} {place[2].rpartition('.')[2]}: ", ", ".join(map(str, words)))
             for place in places:
                 if place[1] != name:
                     continue
@@ -103,26 +115,27 @@ def learn(codes: frozenset[str], pairs: Sequence[Example], others: frozenset[str
     """Learn where values stand and what stays around them."""
     texts: dict[Place, list[tuple[str, str]]] = {}
     kinds: dict[Place, set[str]] = {}
+    lists: dict[Place, list[Any]] = {}
     history = False
     for example in pairs:
         for hit in example.hits:
-            place = _place(example.later, hit)
-            if place is None:
-                history = history or hit.rank[0] == 2
-                continue
-            history = history or place[0] == "opening"
-            found = _texts(example, place)
-            if found is None:
-                continue
-            texts.setdefault(place, []).append(found)
-            kinds.setdefault(place, set()).update(_kinds(found, hit, others))
-    moved = _Moved(codes if history else frozenset())
+            first = _place(example.later, hit)
+            history = history or (hit.rank[0] == 2 if first is None else first[0] == "opening")
+            for place in _all_of_tool(example, first) if first is not None else ():
+                found = _texts(example, place)
+                held = _text(example.earlier, place)
+                if isinstance(held, list):
+                    lists.setdefault(place, held)
+                elif found is not None:
+                    texts.setdefault(place, []).append(found)
+                    kinds.setdefault(place, set()).update(_kinds(found, hit, others, only=place == first))
+    moved = _Moved(codes if history else frozenset(), lists=lists)
     for place, found_pairs in texts.items():
         templates = Templates(Wanted(frozenset(kinds[place]), end=_end(codes, others)))
         templates.learn(found_pairs)
         if templates.found:
             moved.templates[place] = templates
-    return moved if moved.templates or history else None
+    return moved if moved.templates or lists or history else None
 
 
 def _end(codes: frozenset[str], others: frozenset[str]) -> bool | None:
@@ -132,16 +145,34 @@ def _end(codes: frozenset[str], others: frozenset[str]) -> bool | None:
     return False if codes & _TEXT and _GROWS in others else None
 
 
-def _kinds(texts: tuple[str, str], hit: Hit, others: frozenset[str]) -> Iterator[str]:
+def _kinds(texts: tuple[str, str], hit: Hit, others: frozenset[str], *, only: bool) -> Iterator[str]:
     """Give the kinds of value that a hit is about; running text holds values of any kind, but those of other fixes."""
-    if hit.code == "PFX407":
+    if not only or hit.code == "PFX407":
         yield from _KINDS
     elif hit.code in _TEXT:
         yield from _KINDS - others
         return
-    for place, _, _ in _values.spans(*texts):
+    for place, _, _ in _spans.spans(*texts):
         if place.char == hit.at.char:
             yield place.kind
+
+
+def _all_of_tool(example: Example, first: Place) -> Iterator[Place]:
+    """Give each place of a tool that differs, where `first` is one of them. Lists of words are taken as a whole."""
+    if first[0] != "tool":
+        yield first
+        return
+    one, two = (_tool(view, first[1]) for view in (example.earlier, example.later))
+    seen = set()
+    for path, text in [(first[2], None), *_edit.strings(two)]:
+        whole = _ELEMENT.sub("", path)
+        if whole not in seen and (text is None or _edit.get(one, path) != text):
+            seen.add(whole)
+            yield "tool", first[1], whole
+
+
+def _tool(view: View, name: str) -> Any:
+    return next((tool for tool in view.tools if tool_name(tool) == name), None)
 
 
 def _place(view: View, hit: Hit) -> Place | None:

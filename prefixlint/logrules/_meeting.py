@@ -1,0 +1,86 @@
+"""Where two texts meet again behind a difference."""
+
+from __future__ import annotations
+
+from collections import Counter
+from difflib import SequenceMatcher
+
+from prefixlint.bodies import common_prefix
+
+_RESYNC = 12  # equal characters behind a value after which the texts have met again
+_LINE = 600  # characters of a line in which two values are looked for
+_ALIGNED = 6_000  # pairs of equal characters up to which two lines are aligned; of English, some 300 characters
+REACH = 40_000  # characters behind a difference in which texts may meet again
+_LINES = 600
+
+
+def meeting(earlier: str, i: int, later: str, j: int) -> tuple[int, int]:
+    """Find where two texts meet again: in the line where they part if the next ones are equal, else at a later line."""
+    a, b = earlier[i : i + REACH], later[j : j + REACH]
+    if not a or not b:
+        return len(earlier), len(later)
+    line_a, line_b = a.partition("\n"), b.partition("\n")
+    if line_a[2][:_RESYNC] == line_b[2][:_RESYNC] and max(len(line_a[0]), len(line_b[0])) <= _LINE:
+        close = near(line_a[0], line_b[0])
+        if close is not None:
+            return i + close[0], j + close[1]
+        return i + len(line_a[0]), j + len(line_b[0])
+    whole = earlier[i - 1 : i] in ("", "\n") and later[j - 1 : j] in ("", "\n")
+    met = _next_line(a.splitlines(keepends=True)[:_LINES], b.splitlines(keepends=True)[:_LINES], whole=whole)
+    if met is not None:
+        return i + met[0], j + met[1]
+    tail = common_prefix(earlier[i:][::-1], later[j:][::-1])
+    return len(earlier) - tail, len(later) - tail
+
+
+def near(a: str, b: str) -> tuple[int, int] | None:
+    """Give where two lines have the first run of _RESYNC characters in common, as they align best.
+
+    What both end with is set aside first: behind most values the rest of the line is the same, and aligning it would
+    take time by the square of its length.
+    """
+    tail = common_prefix(a[::-1], b[::-1])
+    a, b = a[: len(a) - tail], b[: len(b) - tail]
+    found = _aligned(a, b)
+    return (len(a), len(b)) if found is None and tail >= _RESYNC else found
+
+
+def _aligned(a: str, b: str) -> tuple[int, int] | None:
+    """Give where the first run of _RESYNC characters begins that two texts have in common."""
+    places = {b[at : at + _RESYNC]: at for at in range(len(b) - _RESYNC, -1, -1)}
+    met = [(at, places[run]) for at in range(len(a)) if (run := a[at : at + _RESYNC]) in places]
+    if not met:
+        return None
+    if len(a) * len(b) > _ALIGNED and _pairs(a, b) > _ALIGNED:  # a few signs only, each of which fits everywhere
+        return min(met, key=sum)
+    matcher = SequenceMatcher(None, a, b, autojunk=False)
+    first = len(a), len(b)
+    while True:  # the first block of those that difflib makes and that are long enough: the longest, or one before it
+        x, y, size = matcher.find_longest_match(0, first[0], 0, first[1])
+        if size < _RESYNC:
+            return first
+        first = x, y
+
+
+def _pairs(a: str, b: str) -> int:
+    """Count the pairs of equal characters of two texts."""
+    ours, theirs = Counter(a), Counter(b)
+    return sum(count * theirs[sign] for sign, count in ours.items())
+
+
+def _next_line(a: list[str], b: list[str], *, whole: bool) -> tuple[int, int] | None:
+    """Give where the nearest line that both have begins; behind the first of each, unless those are `whole` lines."""
+    offsets: dict[str, tuple[int, int]] = {}
+    at = 0
+    for number, line in enumerate(b):
+        if (number or whole) and len(line.strip()) >= _RESYNC:
+            offsets.setdefault(line, (number, at))
+        at += len(line)
+    best: tuple[int, int, int] | None = None
+    at = 0
+    for number, line in enumerate(a):
+        other = offsets.get(line) if number or whole else None
+        if other is not None and (best is None or number + other[0] < best[0]):
+            best = number + other[0], at, other[1]
+        at += len(line)
+    return best[1:] if best is not None else None
