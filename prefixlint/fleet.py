@@ -237,11 +237,11 @@ class _Run:
         """
         out = self.followed
         out.size.append(visit.prompt.size)
-        out.own.append(self._given(replica, visit, engine))
         stays = not self._overlap and self._ttl(engine) == math.inf and engine.match != "whole_unit"
         if stays or engine.match == "marked_breakpoint":
-            for lengths in (out.seen, out.alive, out.whole):
-                lengths.append(out.own[-1])
+            given = self._given(replica, visit, engine)
+            for lengths in (out.own, out.seen, out.alive, out.whole):
+                lengths.append(given)
             return None
         stored = replica.stored.get(visit.namespace)
         if stored is None:
@@ -249,16 +249,20 @@ class _Run:
             stored = LifetimeTree(self._ttl(engine), sliding=not from_write)
             replica.stored[visit.namespace] = stored
         found = stored.match(visit.prompt, now, use=True)
+        # where no request is under way when the next one comes, all that was given was stored at some time
+        out.own.append(self._given(replica, visit, engine, None if self._overlap else found.stored))
         out.seen.append(found.stored)
         out.alive.append(found.length)
         out.whole.append(found.whole)
         return stored
 
-    def _given(self, replica: Replica, visit: Visit, engine: Engine) -> int:
-        """Give what earlier requests of the replica had of the prompt; all of it where the caller knows better."""
+    def _given(self, replica: Replica, visit: Visit, engine: Engine, known: int | None = None) -> int:
+        """Give what earlier requests of the replica had of the prompt (or `known`), all where the caller knows better."""
         alone = self.limits.replicas == 1 and self.limits.route is None and self._spill is None
         if alone and engine.match != "marked_breakpoint":
             return visit.prompt.size
+        if known is not None:
+            return known
         index = replica.given.get(visit.namespace)
         if index is None:
             index = replica.given[visit.namespace] = PrefixIndex()

@@ -169,9 +169,9 @@ class Life:
             self.replica.cache.finish(self.ticket)
         everything = self.everything()
         if self.stored is not None:
-            self.stored.store(self.visit.prompt, time)
-            if everything.size > self.visit.prompt.size:
-                self.stored.store(everything, time)
+            if self.engine.match == "whole_unit" and everything.size > self.visit.prompt.size:
+                self.stored.store(self.visit.prompt, time)  # a unit of its own
+            self.stored.store(everything, time)
         if self.replica.host is not None:
             kept = everything[: self._again()] if self.replica.selective else everything
             self.replica.host.keep(self.visit.namespace, kept)
