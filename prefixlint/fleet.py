@@ -257,7 +257,7 @@ class _Run:
         return stored
 
     def _given(self, replica: Replica, visit: Visit, engine: Engine, known: int | None = None) -> int:
-        """Give what earlier requests of the replica had of the prompt (or `known`), all where the caller knows better."""
+        """Give what earlier requests of the replica had of the prompt (or `known`), all where the caller knows."""
         alone = self.limits.replicas == 1 and self.limits.route is None and self._spill is None
         if alone and engine.match != "marked_breakpoint":
             return visit.prompt.size
