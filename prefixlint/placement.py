@@ -199,7 +199,7 @@ def _masked(found: list[Place], segments: list[Segment]) -> list[Place]:
         own = branches.get(id(place.hole), {})
         masker = None
         for earlier in out:
-            if place.origin.kind != "unknown" and (earlier.origin.kind == "unknown" or _is_whole_head(earlier)):
+            if place.origin.kind != "unknown" and (earlier.origin.kind == "unknown" or _stays(earlier)):
                 continue
             if earlier.hole is place.hole or earlier.hole.span == place.hole.span:
                 continue
@@ -213,8 +213,12 @@ def _masked(found: list[Place], segments: list[Segment]) -> list[Place]:
     return out
 
 
-def _is_whole_head(place: Place) -> bool:
-    """Tell whether a name is all that is known of a system message: `prompt` is then that text, not a request's."""
-    if place.role not in HEAD or place.origin.evidence != "name" or place.origin.kind not in CONTENT:
+def _stays(place: Place) -> bool:
+    """Tell whether what is only called request data in a system message stays for a conversation.
+
+    A whole message, or a part of the settings, that is called `prompt` is that text; `self.description` is the agent's.
+    """
+    if place.role not in HEAD or place.origin.evidence != "name" or place.origin.kind != "input":
         return False
-    return any(len(message.nodes) == 1 and message.nodes[0] is place.hole for message in place.prompt.messages)
+    whole = any(len(message.nodes) == 1 and message.nodes[0] is place.hole for message in place.prompt.messages)
+    return whole or place.origin.label.startswith("self.") or place.origin.label.endswith((".prompt", "_prompt"))

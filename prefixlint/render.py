@@ -324,15 +324,14 @@ class Renderer:
         if path == "string.Template":
             return self.render(content, frame, fills, via)
         if any(part in TEMPLATE_CLASSES for part in path.split(".")[-2:]):
-            given = text_of(dict(call.kwargs).get("template_format"))
-            style = {"jinja2": "jinja", "mustache": "mustache"}.get(given or "", "brace")
+            keyed = dict(call.kwargs)
+            given = text_of(keyed.get("template_format")) or ("mustache" if "functions" in keyed else "")
+            own = "jinja" if path.endswith("PromptBuilder") else "brace"
+            style = {"jinja2": "jinja", "mustache": "mustache"}.get(given, own)
             outer = fills[0].kwargs if fills else {}
-            kwargs = (
-                dict(self.resolver.spread(dict(call.kwargs)["partial_variables"], frame))
-                if "partial_variables" in dict(call.kwargs)
-                else {}
-            )
-            fill = Fill(style, (), {**kwargs, **outer}, frame.span(call))
+            mappings = [value for name, value in call.kwargs if name in ("partial_variables", "functions")]
+            inner = {name: held for value in mappings for name, held in self.resolver.spread(value, frame).items()}
+            fill = Fill(style, (), {**inner, **outer}, frame.span(call))
             return self.render(content, frame, (fill, *fills[1:]), via)
         return self._part(content, frame, fills, via)
 

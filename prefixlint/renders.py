@@ -110,7 +110,9 @@ class Renders:
         """Give a text's nodes, once for each call that fills it; with open placeholders if none is known."""
         self._build()
         held, inner = self.resolver.resolve(sink.value, frame)
-        held = self.resolver.given(held, inner)
+        given = self.resolver.given(held, inner)
+        if given is not held:  # a function that is called for each request, wherever it is handed over
+            held, inner, frame = given, inner._replace(frozen=False), frame._replace(frozen=False)
         text = unwrapped(held)
         template = _is_template(text)
         if (isinstance(text, (Lit, Join)) and sink.kind == "named") or isinstance(text, Template) or template:

@@ -36,7 +36,7 @@ MAX_DEPTH = 40
 """Names and calls followed one after the other for one value."""
 OF_TEXTS = word_set(
     "format format_map substitute safe_substitute render render_async partial partial_format replace strip lstrip "
-    "rstrip join invoke ainvoke format_prompt aformat_prompt format_messages aformat_messages aformat get pop copy "
+    "rstrip join invoke ainvoke run format_prompt aformat_prompt format_messages aformat_messages aformat get pop copy "
     "read_text read"
 )
 """Methods by which a constant becomes a text, or gives one: `CONST.format(…)` is then read as a call on what it holds.
@@ -238,12 +238,19 @@ class Resolver:
         return args
 
     def spread(self, value: Value, frame: Frame) -> dict[str, tuple[Value, Frame]]:
-        """Give the entries of a mapping that is spread into a call, as far as they are literal."""
+        """Give the entries of a mapping that is spread into a call, as far as they are literal.
+
+        Of a function's own `**kwargs`, what a known call hands it.
+        """
         held, inner = self.resolve(value, frame)
         if isinstance(held, Either):
             return self.spread(held.options[0], inner)
         out: dict[str, tuple[Value, Frame]] = {}
-        if isinstance(held, Map):
+        if isinstance(held, Param):
+            function = inner.summary.functions.get(held.func)
+            if function is not None and inner.func == held.func and held.name not in function.params:  # `**kwargs`
+                out.update((name, bound) for name, bound in (inner.args or {}).items() if name not in function.params)
+        elif isinstance(held, Map):
             for key, item in held.entries:
                 name = text_of(key)
                 if name is not None:

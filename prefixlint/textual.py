@@ -22,7 +22,8 @@ SAME_FUNCTIONS = word_set(
     "jinja.filter.indent jinja.filter.default jinja.filter.d list tuple"
 )
 TEMPLATE_CLASSES = word_set(
-    "PromptTemplate ChatPromptTemplate StringPromptTemplate SystemMessagePromptTemplate HumanMessagePromptTemplate"
+    "PromptTemplate ChatPromptTemplate StringPromptTemplate SystemMessagePromptTemplate HumanMessagePromptTemplate "
+    "PromptBuilder"
 )
 TEXT_CLASSES = word_set(
     "SystemMessage HumanMessage AIMessage UserMessage AssistantMessage Message ChatMessage TextContent TextBlock Part"

@@ -343,3 +343,132 @@ def test_a_system_text_that_is_handed_over_hides_nothing():
     )
     found, _ = findings({"app.py": code})
     assert [(f.severity.word, f.masker) for f in found if f.rule.code == "PFX101"] == [("error", None)]
+
+
+STAMP = "f'It is {datetime.now()}. You help readers. {RULES}'"
+FRAMEWORKS = {
+    "haystack's messages": (
+        "from haystack.dataclasses import ChatMessage\ndef ask(model, q):\n"
+        f"    return model.run(messages=[ChatMessage.from_system({STAMP}), ChatMessage.from_user(q)])\n"
+    ),
+    "an agent of langgraph": (
+        "from langgraph.prebuilt import create_react_agent\ndef make(model):\n"
+        f"    return create_react_agent(model, [], prompt={STAMP})\n"
+    ),
+    "an older agent of langgraph": f"def make(model):  # messages\n    return create_react_agent(model, [], state_modifier={STAMP})\n",
+    "a signature of dspy": (
+        f"import dspy\ndef ask(q):  # history\n    return dspy.Predict(Answer.with_instructions({STAMP}))(question=q)\n"
+    ),
+    "a template of mirascope": (
+        "from mirascope import llm, prompt_template\n@llm.call(provider='any', model='m')\n"
+        "@prompt_template('SYSTEM: You help readers. It is {moment}. Never guess, never say what no book says.\\nUSER: {q}')\n"
+        "def answer(q, moment): ...\ndef ask(q):\n    return answer(q, moment=datetime.now())\n"
+    ),
+    "a template with functions": (
+        "from beeai.template import PromptTemplate\n"
+        "TEXT = PromptTemplate(functions={'moment': lambda _: datetime.now().isoformat()},\n"
+        "    template='You are a librarian. It is {{moment}}. ' + RULES + '{{question}}')\n"
+    ),
+    "instructions that are called": (
+        "from agents import Agent\ndef instructions(context, agent):\n"
+        f"    return {STAMP}\nAGENT = Agent(name='a', instructions=instructions)\n"
+    ),
+    "settings and a time behind them": (
+        "import autogen\ndef make(settings):\n"
+        "    system_message = settings['prompt'] + f' It is {datetime.now()}. ' + RULES\n"
+        "    return autogen.AssistantAgent(name='a', system_message=system_message)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_the_ways_of_frameworks_into_system_text(name):
+    rules = RULES.replace("\n", "\\n")
+    found, errors = findings({"app.py": f"from datetime import datetime\nRULES = '{rules}'\n{FRAMEWORKS[name]}"})
+    assert not errors
+    assert [f.severity.word for f in found if f.rule.code == "PFX101"] == ["error"]
+
+
+@pytest.mark.parametrize("made", ["PromptBuilder(template='''@''')", "PromptBuilder('''@''')"])
+def test_a_builder_of_haystack_is_filled_where_it_runs(made):
+    text = "You help readers. It is {{ moment }}. " + RULES + " {{ q }}"
+    code = (
+        "from datetime import datetime\nfrom haystack.components.builders import PromptBuilder\n"
+        f"builder = {made.replace('@', text)}\ndef ask(q):\n    return builder.run(moment=datetime.now(), q=q)\n"
+    )
+    assert "PFX101" in codes({"app.py": code})
+
+
+def test_the_user_text_of_ell():
+    code = (
+        "import ell\nimport time\n@ell.simple(model='m')\ndef answer(q):\n    'Help readers.'\n"
+        f"    return f'It is {{time.ctime()}}. {RULES.splitlines()[0]} {{q}}'\n"
+    )
+    assert "PFX101" in codes({"app.py": code})
+
+
+MANAGER = """from datetime import datetime
+from jinja2 import Environment, FileSystemLoader
+
+
+class Prompts:
+    env = Environment(loader=FileSystemLoader("texts"))
+
+    @classmethod
+    def get_prompt(cls, name, **variables):
+        return cls.env.get_template(f"{name}.j2").render(**variables)
+
+
+def ask(llm, q):
+    system = Prompts.get_prompt("helper", moment=datetime.now(), tone="calm")
+    return llm.chat.completions.create(model="m", messages=[{"role": "system", "content": system}, q])
+"""
+
+
+def test_keywords_that_a_function_passes_on():
+    text = f"You help readers, {{{{ tone }}}}. It is {{{{ moment }}}}.\n{RULES}\n"
+    found, _ = findings({"app.py": MANAGER, "texts/helper.j2": text})
+    assert [(f.rule.code, f.severity.word) for f in found] == [("PFX101", "error")], "`tone` is a constant"
+
+
+def test_a_macro_is_written_out_with_what_a_call_hands_it():
+    text = (
+        "{% macro row(label, value='', n=2) %}{% if value %}- {{ label }}: {{ value }}\n{% endif %}{% endmacro %}"
+        "You help readers of a library.\n{{ row('House', 'North') }}{{ row(label='Time', value=now()) }}" + RULES
+    )
+    found, _ = findings({"a.j2": text})
+    assert [f.severity.word for f in found if f.rule.code == "PFX101"] == ["error"]
+    fixed, _ = findings({"a.j2": text.replace("now()", "'noon'")})
+    assert not [f for f in fixed if f.rule.code == "PFX101"]
+
+
+def test_macros_that_call_themselves_and_each_other_end():
+    text = (
+        "{% macro a(n) %}{{ n }}{{ b(n) }}{{ b(n) }}{% endmacro %}"
+        "{% macro b(n) %}{{ a(n) }}{{ a(now()) }}{% endmacro %}"
+        "You help.\n{{ a(1) }}{{ b(2) }}" + RULES
+    )
+    found, errors = findings({"a.j2": text})
+    assert found
+    assert not errors
+
+
+def test_the_two_halves_of_a_request_are_prompts_by_their_names():
+    table = "The table below has one row for each shelf of the house and one column for each day. " * 6
+    code = (
+        "CHECK_SYSTEM = 'Say whether a passage shows a claim.'\n"
+        f"CHECK_USER = '''Claim: {{claim}}\n{table}'''\nNOTE_USER = '''Hello {{claim}}!\n{table}'''\n"
+        "def render(claim):\n    return CHECK_USER.format(claim=claim), NOTE_USER.format(claim=claim)  # prompt\n"
+    )
+    lines = {line for _, _, line in places({"app.py": code})}
+    assert 2 in lines or 7 in lines
+    assert 4 not in lines
+
+
+def test_a_time_of_the_import_counts_at_the_head_of_a_long_text():
+    text = "You are a careful coder.\n" + RULES * 5
+    code = f'import time\nCODER_INSTRUCTION = """Folder: app_{{now}}.\n{text}""".format(now=int(time.time()))\n'
+    found, _ = findings({"app.py": code})
+    assert [f.severity.word for f in found if f.rule.code == "PFX101"] == ["warning"]
+    short, _ = findings({"app.py": code.replace(RULES * 5, RULES)})
+    assert [f.severity.word for f in short if f.rule.code == "PFX101"] == ["info"]

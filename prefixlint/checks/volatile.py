@@ -39,6 +39,8 @@ SESSION_FLOOR = 48
 """The same for facts of the machine, which stay for a session: what is behind them must be worth more than that one."""
 TEXT_FLOOR = 128
 """The same where code does not show that the text is system text."""
+PROCESS_FLOOR = 512
+"""The same for a value of each process: only those that share a cache, and one that starts again, find another one."""
 _CODE = (".py", ".pyw", ".ipynb")
 """Endings of files in which a text may be anything; a template is there to be sent."""
 _NEVER_ASKED = frozenset(["clock", "date", "age", "random"])
@@ -183,8 +185,8 @@ def _costs(place: Place) -> bool:
         if place.role == "text" and not place.group.path.endswith(_CODE):
             return kind in _NEVER_ASKED and place.behind >= SHARED_FLOOR
         first = place.prompt.messages[0].role == place.role
-        clock = kind in _NEVER_ASKED - {"random"} and not origin.frozen
-        return clock and first and place.behind >= TEXT_FLOOR and _speaks(place)
+        floor = PROCESS_FLOOR if origin.frozen else TEXT_FLOOR
+        return kind in _NEVER_ASKED - {"random"} and first and place.behind >= floor and _speaks(place)
     if (origin.frozen and place.behind < SHARED_FLOOR) or (place.prompt.once and place.behind < place.before):
         return False
     if place.role == "tools" or place.history or kind not in _OF_A_SESSION:

@@ -37,6 +37,10 @@ MAX_DEPTH = 100
 """Blocks nested more deeply are not followed."""
 
 
+MAX_CALLS = 100
+"""Calls of macros that are written out in one template."""
+
+
 class Piece(NamedTuple):
     """A run of the source: `data`, `expr` or `stmt`, its characters, and its inner text."""
 
@@ -92,6 +96,24 @@ def _pieces(text: str) -> tuple[list[Piece], tuple[int, str] | None]:
     return out, problem
 
 
+class _Macro(NamedTuple):
+    """Where the body of a macro begins, as a number of pieces, and its parameters."""
+
+    begin: int
+    parameters: tuple[str, ...]
+
+
+def _parameters(heading: str) -> tuple[str, ...]:
+    """Give the parameters of `name(a, b=1)`; none where it cannot be parsed."""
+    from jinja2 import TemplateSyntaxError
+
+    try:
+        tree = _environment().parse("{% macro " + heading + " %}{% endmacro %}")
+    except (TemplateSyntaxError, RecursionError, ValueError):
+        return ()
+    return tuple(each.name for each in tree.body[0].args)
+
+
 class _Reader:
     """Reads blocks recursively; `names` are the variables that `set` and `for` have bound."""
 
@@ -102,7 +124,8 @@ class _Reader:
         self.names: dict[str, Value] = {}
         self.extends: Value | None = None
         self.blocks: dict[str, Value] = {}
-        self.depth = 0
+        self.macros: dict[str, _Macro] = {}
+        self.depth = self.written = 0
 
     @property
     def done(self) -> bool:
@@ -165,10 +188,13 @@ class _Reader:
             elif word == "block":
                 yield self._named_block(rest, start)
             elif word in ("macro", "call"):
+                begin = self.position
                 body = self.block(frozenset({"endmacro", "endcall"}))
                 self._skip()
                 if word == "macro":
-                    self.names[rest.split("(", 1)[0].strip()] = Op("lambda", (body,), start, end)
+                    name = rest.split("(", 1)[0].strip()
+                    self.names[name] = Op("lambda", (body,), start, end)
+                    self.macros[name] = _Macro(begin, _parameters(rest))
                 else:
                     yield body
             elif word in ("filter", "with", "autoescape", "trans", "generation"):
@@ -179,6 +205,20 @@ class _Reader:
 
     def _skip(self) -> None:
         self.position += 1
+
+    def write_out(self, name: str, args: Sequence[Value], kwargs: Sequence[tuple[str, Value]]) -> Value | None:
+        """Read a macro of this template again with what a call hands it; None for other functions, or too often."""
+        macro = self.macros.get(name)
+        if macro is None or self.depth >= MAX_DEPTH or self.written >= MAX_CALLS:
+            return None
+        self.written += 1
+        saved = self.position, self.names, self.depth
+        given = {**dict(zip(macro.parameters, args, strict=False)), **dict(kwargs)}
+        self.position, self.names, self.depth = macro.begin, {**self.names, **given}, self.depth + 1
+        try:
+            return self.block(frozenset({"endmacro"}))
+        finally:
+            self.position, self.names, self.depth = saved
 
     def _if(self, start: int) -> Value:
         branches: list[Value] = []
@@ -258,14 +298,15 @@ class _Reader:
             node = tree.body[0].nodes[0]
         except (TemplateSyntaxError, IndexError, AttributeError, RecursionError, ValueError):
             return Op("?", (), start, end)
-        return _Expressions(self.names, start, end).lower(node)
+        return _Expressions(self, start, end).lower(node)
 
 
 class _Expressions:
     """Lowers jinja2's expression nodes; all values share the place of their tag."""
 
-    def __init__(self, names: dict[str, Value], start: int, end: int) -> None:
-        self.names = names
+    def __init__(self, reader: _Reader, start: int, end: int) -> None:
+        self.reader = reader
+        self.names = reader.names
         self.at = (start, end)
 
     def lower(self, node: Any) -> Value:
@@ -299,12 +340,14 @@ class _Expressions:
         return Item(self.lower(node.node), self.lower(node.arg), *self.at)
 
     def _call(self, node: Any) -> Value:
-        kind = type(node.node).__name__
-        if kind == "Name" and node.node.name not in self.names:
-            func: Value = Name(f"jinja.{node.node.name}", *self.at)
-        else:
-            func = self.lower(node.node)
-        return Call(func, tuple(map(self.lower, node.args)), self._keywords(node), *self.at)
+        name = node.node.name if type(node.node).__name__ == "Name" else ""
+        args, kwargs = tuple(map(self.lower, node.args)), self._keywords(node)
+        if name in self.names:
+            body = self.reader.write_out(name, args, kwargs)
+            if body is not None:
+                return body
+        func = Name(f"jinja.{name}", *self.at) if name and name not in self.names else self.lower(node.node)
+        return Call(func, args, kwargs, *self.at)
 
     def _keywords(self, node: Any) -> tuple[tuple[str, Value], ...]:
         return tuple((keyword.key, self.lower(keyword.value)) for keyword in node.kwargs or ())

@@ -15,6 +15,7 @@ from prefixlint.sources._pyexpr import bind, drawn, lower, one_of
 from prefixlint.sources._pymutate import hand, mutate
 from prefixlint.sources._pyscope import MAX_OPTIONS, Scope, bind_parameters, parameters
 from prefixlint.values import (
+    Attr,
     Call,
     Const,
     Either,
@@ -31,6 +32,7 @@ from prefixlint.values import (
     Var,
     bare,
     dotted,
+    text_of,
 )
 
 Env = dict[str, Value]
@@ -312,6 +314,7 @@ def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> Non
         dotted(lower(d.func if isinstance(d, ast.Call) else d, scope)) or "" for d in node.decorator_list
     )
     bind_parameters(inner, node, names)
+    _of_decorators(node, inner)
     initial = dict(inner.env)
     run(node.body, inner)
     _pysinks.of_names(inner.env, initial, inner)
@@ -326,6 +329,20 @@ def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> Non
     scope.module.functions[name] = Function(tuple(names), value, defaults, start, end, leaves)
     if not scope.is_module and not method:
         scope.env[node.name] = Name(f".{name}", start, end)
+
+
+def _of_decorators(node: ast.FunctionDef | ast.AsyncFunctionDef, inner: Scope) -> None:
+    """Note the text of `@prompt_template("…{question}…")`: the function's arguments fill it."""
+    for each in node.decorator_list:
+        if not isinstance(each, ast.Call) or not each.args:
+            continue
+        made = lower(each, inner)
+        if isinstance(made, Call) and (dotted(made.func) or "").endswith("prompt_template"):
+            start, end = inner.at(each)
+            given = tuple((name, value) for name, value in inner.env.items() if isinstance(value, Param))
+            filled = Call(Attr(made.args[0], "format", start, end), (), given, start, end)
+            opens = (text_of(made.args[0]) or "").lstrip().upper().startswith("SYSTEM:")
+            inner.sink("text", filled, "system" if opens else "text", node.name)
 
 
 def _is_added_to(held: Value, param: str) -> bool:

@@ -39,7 +39,7 @@ from prefixlint.wordset import word_set
 SYSTEM_KEYS = word_set(
     "system system_prompt system_message system_instruction system_instructions instructions instruction "
     "sys_prompt preamble global_instruction custom_instructions additional_instructions backstory persona "
-    "systemPrompt system_text system_content developer_message"
+    "systemPrompt system_text system_content developer_message state_modifier messages_modifier"
 )
 PROMPT_KEYS = word_set("prompt prompt_template user_prompt initial_prompt suffix_prompt prompt_text")
 MESSAGE_KEYS = word_set("messages input contents history input_items message_history")
@@ -64,12 +64,17 @@ MESSAGE_CLASSES = {
     "AIMessage": "assistant",
     "AssistantMessage": "assistant",
     "ToolMessage": "tool",
+    "from_system": "system",
+    "from_user": "user",
+    "from_assistant": "assistant",
 }
 WINDOWS = frozenset(["ConversationBufferWindowMemory", "ConversationTokenBufferMemory", "trim_messages"])
 """Calls of frameworks that keep the last messages of a conversation."""
 _CHANGES = frozenset(["append", "insert", "extend", "pop"])
 """Methods that change a list of messages."""
-TEMPLATE_CLASSES = frozenset(["PromptTemplate", "FewShotPromptTemplate", "ChatPromptTemplate", "StringPromptTemplate"])
+TEMPLATE_CLASSES = frozenset(
+    ["PromptTemplate", "FewShotPromptTemplate", "ChatPromptTemplate", "StringPromptTemplate", "PromptBuilder"]
+)
 _FILLED = word_set(
     "format format_map render render_async substitute safe_substitute partial invoke ainvoke "
     "format_prompt format_messages replace %"
@@ -86,8 +91,14 @@ PROMPT_WORDS = word_set("prompt prompts system instruction instructions persona 
 _WEAK_WORDS = word_set("template message messages context text header head intro summary guidelines rules")
 _TOOLS = re.compile(r"(?:^|_)tools$|(?:^|_)tool_(?:list|schemas|definitions|specs)$", re.IGNORECASE)
 HISTORY_WORDS = frozenset(["msgs", "messages", "history", "conversation", "chat"])
-_SYSTEM_METHODS = frozenset(["append_instructions", "add_system_message", "set_system_prompt", "add_instructions"])
+_SYSTEM_METHODS = frozenset(
+    ["append_instructions", "add_system_message", "set_system_prompt", "add_instructions", "with_instructions"]
+)
+_AGENT_MAKERS = frozenset(["create_react_agent", "create_agent"])
+"""Functions whose `prompt` is the system text of an agent."""
 _SYSTEM_DECORATORS = frozenset(["system_prompt", "instructions"])
+_USER_DECORATORS = frozenset(["ell.simple", "ell.complex"])
+"""Decorators of functions that give the user's message."""
 _NOT_TEXT = word_set("path file filename url dir key id name names title label logger info")
 _COMMON_KEYS = frozenset(["instruction", "instructions", "persona", "additional_instructions"])
 """Of the keys of system text, those that calls which speak to people or to other programs have as well."""
@@ -137,9 +148,8 @@ def of_call(call: Call, scope: Scope) -> None:
     changes = last in _CHANGES and call.args
     if changes or last in WINDOWS or any(key in CACHE_KEYS for key, _ in call.kwargs):
         scope.sink("call", call, name=last)
-    if (isinstance(func, Attr) and (last in RENDERS or (last in _RUNS and call.kwargs))) or (
-        isinstance(func, Name) and last in RENDERS and "." in path.strip(".")
-    ):
+    method = isinstance(func, Attr) or (isinstance(func, Name) and "." in path.strip("."))
+    if method and (last in RENDERS or (last in _RUNS and call.kwargs)):
         scope.note_call(call, renders=True)
     elif _project_call(func, last):
         scope.note_call(call, renders=False)
@@ -180,6 +190,8 @@ def _keywords(pairs: tuple[tuple[str, Value], ...], scope: Scope, owner: str = "
         elif key in TOOL_KEYS:
             sent = keys & _REQUEST_KEYS - TOOL_KEYS or words(owner) & _MODEL_WORDS or holds_tools(value)
             scope.sink("tools", value, SENT if sent else "text")
+        elif key == "prompt" and owner.rsplit(".", 1)[-1] in _AGENT_MAKERS:
+            scope.sink("text", value, "system")
         elif key in PROMPT_KEYS or (key == "description" and "expected_output" in keys):
             scope.sink("named", value, name=key)
 
@@ -294,6 +306,8 @@ def of_return(value: Value, name: str, decorators: tuple[str, ...], scope: Scope
         scope.sink("text", value, "system", name)
     elif looks_like_messages(value):
         scope.sink("messages", value)
+    elif any(decorator in _USER_DECORATORS for decorator in decorators) and is_text(value):
+        scope.sink("text", value, "user", name)
     elif (
         _names_tools(name)
         and isinstance(bare(value), (Seq, Join, Loop))
