@@ -29,7 +29,7 @@ _SAME = 0.5
 _DIGITS = re.compile(r"[0-9]+")
 _MARK = re.compile(
     r"<\|im_start\|>\w*|<\|start_header_id\|>\w*<\|end_header_id\|>|<[|｜][^|｜>\n]{1,40}[|｜]>|</?s>|<bos>"
-    r"|<start_of_turn>\w*|<end_of_turn>|\[/?(?:INST|SYSTEM_PROMPT)\]|<{1,2}/?SYS>{1,2}"
+    r"|<start_of_turn>\w*|<end_of_turn>|\[/?(?:INST|SYSTEM_PROMPT)\]|<{1,2}/?SYS>{1,2}|^\s*</?[\w-]+>\s*$"
 )
 _SENTENCE = re.compile(r"(?<=[.!?]) ")
 NAME_CHARS = 60
@@ -62,6 +62,7 @@ class Grouper:
     _index: dict[int, int | list[int]] = field(default_factory=dict)
     _placed: dict[int, tuple[int, int]] = field(default_factory=dict)
     """The family of heads without their digits, as it was found among so many families."""
+    _names: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def add(self, request: Request) -> int:
         """Give the number of the request's family."""
@@ -90,12 +91,13 @@ class Grouper:
         weight = sum(parts.values())
         best = self._best(parts, weight)
         if best is not None:
-            _rename(self.families[best], model, parts)
+            self._rename(self.families[best], model, parts)
             self._placed[key] = best, len(self.families)
             return best
         number = len(self.families)
         lines = tuple(_lines(head)) if isinstance(head, str) else ()
-        self.families.append(_Known(frozenset(parts), weight, _first_name(head, lines), lines))
+        name = self._name(lines) if lines else _nameless(head)
+        self.families.append(_Known(frozenset(parts), weight, name, lines))
         entry = -(weight << 32 | number)  # the heaviest is the smallest, and so the first to leave the heap
         for part in parts:
             postings = self._index.get(part)
@@ -108,6 +110,26 @@ class Grouper:
             else:
                 heapq.heappushpop(postings, entry)
         return number
+
+    def _rename(self, family: _Known, model: str | None, parts: Mapping[int, int]) -> None:
+        """Name a family by a line that two members share, once a second head has joined."""
+        if family.named:
+            return
+        family.named = True
+        shared = [line for line in family.lines if hash((model, _without_digits(line).strip())) in parts]
+        if shared:
+            family.name = self._name(family.lines, shared)
+
+    def _name(self, lines: tuple[str, ...], among: Sequence[str] | None = None) -> str:
+        """Choose the line that tells a family best: the first long enough, without numbers, and not another one's name.
+
+        What a chat template wrote around the text is left out. The same text for another model has the same name.
+        """
+        texts = [text for line in among or lines if (text := _MARK.sub("", line).strip())] or lines
+        telling = [text for text in texts if len(text) >= _TELLING and not _DIGITS.search(text)] or texts[:1]
+        name = next((text for text in telling if self._names.get(text, lines) == lines), telling[0])
+        self._names.setdefault(name, lines)
+        return name
 
     def _best(self, parts: Mapping[int, int], weight: int) -> int | None:
         of_size: dict[int, list[Iterable[int]]] = {}
@@ -208,29 +230,7 @@ def _windows(items: Iterable[Any], size: int) -> list[tuple[Any, ...]]:
     return [row[i : i + size] for i in range(max(1, len(row) - size + 1))]
 
 
-def _first_name(head: Any, lines: Sequence[str]) -> str:
-    if lines:
-        return _name_of(lines)
+def _nameless(head: Any) -> str:
     if isinstance(head, str) or not head:
         return "(no text)"
     return f"prompts that begin with {head[-1] if head[0] == 'block' else head[0]}"
-
-
-def _name_of(lines: Sequence[str]) -> str:
-    """Choose the line that tells a family best: the first that is long enough and holds no numbers.
-
-    What a chat template wrote around the text is left out.
-    """
-    texts = [text for line in lines if (text := _MARK.sub("", line).strip())] or lines
-    telling = (text for text in texts if len(text) >= _TELLING and not _DIGITS.search(text))
-    return next(telling, texts[0])
-
-
-def _rename(family: _Known, model: str | None, parts: Mapping[int, int]) -> None:
-    """Name a family by a line that two members share, once a second head has joined."""
-    if family.named:
-        return
-    family.named = True
-    shared = [line for line in family.lines if hash((model, _without_digits(line).strip())) in parts]
-    if shared:
-        family.name = _name_of(shared)

@@ -179,3 +179,17 @@ def test_boilerplate_in_thousands_of_templates_costs_no_time_and_joins_none_of_t
     assert len(set(numbers[3000:-1])) == 1
     assert numbers[-1] == 7
     assert len(grouper.families) in (3000, 3001)
+
+
+def test_families_with_the_same_first_line_have_names_of_their_own():
+    tasks = [
+        "sail the red boat to the far island",
+        "paint the shed behind the old harbour",
+        "count all the crates twice",
+    ]
+    texts = [f"<task>\nPlease do the following task.\n{task}.\n</task>\n" + f"{task} again. " * 40 for task in tasks]
+    numbers, grouper = families(Request("log", 1, Text(text), "test", model=m) for m in "ab" for text in texts)
+    assert len(set(numbers)) == 6
+    names = [grouper.name(number) for number in numbers]
+    assert names[:3] == ["Please do the following task.", f"{tasks[1]}.", f"{tasks[2]}."]
+    assert names[3:] == names[:3]

@@ -19,6 +19,7 @@ _BACK = 100  # characters before a difference in which its value may begin
 _AHEAD = 160  # characters behind it in which the value must end
 _JSON_STARTS = 40
 _JSON_BACK = 4_000  # characters before a difference in which JSON may begin that holds it
+_NAMED = 80  # characters of a name with an address
 _HEADER_VALUE = 64  # characters of a value in a line of client metadata
 _ALONE = 200  # characters of a line that only one of two texts has, in which a value is looked for
 _LISTED = 60  # lines of a list that are looked through for another order
@@ -397,7 +398,7 @@ def _alone(text: str, start: int, line: str) -> tuple[str, str] | None:
 def _free_kind(before: str, after: str, later: str, start: int) -> str:
     if _shuffled(before, after):
         return "order"
-    if after and any(m.start() < len(after) for m in _EMAIL.finditer(later[start : start + len(after) + _AHEAD])):
+    if _is_addressed(after, later[start : start + len(after) + _AHEAD]):
         return "identity"
     line = _line_before(later, start) or later[max(0, start - 120) : start]
     words = [word.lower() for word in _WORDS.findall(line)][-4:]
@@ -415,6 +416,13 @@ def running_text(text: str, start: int) -> str:
     lines = [line for line in text[max(0, start - 400) : start].split("\n") if line.strip(" -*•")]
     above = {word.lower() for line in lines[-2:] for word in _WORDS.findall(line)}
     return "retrieval" if above & _RETRIEVAL else "text"
+
+
+def _is_addressed(value: str, text: str) -> bool:
+    """Tell whether an email address begins in a short value, with which a text begins, as behind somebody's name."""
+    if len(value) > _NAMED or "\n" in value:
+        return False
+    return any(found.start() < len(value) for found in _EMAIL.finditer(text))
 
 
 def _shuffled(before: str, after: str) -> bool:
