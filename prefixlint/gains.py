@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,8 +35,10 @@ FEW = 5_000
 NOTHING: Choice = frozenset()
 
 Counts = NDArray[np.int64]
-Variants = dict[tuple[Choice, int], tuple[Table, int]]
-"""Rewritten prompts: the table and row that hold what a request says with a choice of its family's fixes."""
+Variants = dict[Choice, NDArray[np.int32]]
+"""Where the prompts are that requests have with a choice of their family's fixes: an element a request, UNCHANGED or a
+row of the table of rewritten prompts."""
+UNCHANGED = -1
 Serve = Callable[[Table, Replay], Mapping[str, Served]]
 """What engines serve of a replay with the limits that hold, their counts as they are reported."""
 
@@ -130,6 +132,8 @@ class Study:
     keep: Callable[[int, Any], None] | None = None
     """Is handed the bodies that requests have with all fixes, by their rows."""
     unchanged: set[int] = field(default_factory=set)
+    _prompts: Table = field(default_factory=Table)
+    _variants: Variants = field(default_factory=dict)
 
     def plan(self, wanted: Callable[[LogFinding], bool]) -> tuple[list[whatif.Fix], list[NotTried]]:
         """Find out what can be done about the causes that are wanted."""
@@ -175,14 +179,14 @@ class Study:
         )
         self._note(base, dict.fromkeys(families, NOTHING), free, limited)
         layers = _layers(families)
-        variants = self._variants(fixes, families, layers, free)
+        self._rewrite(fixes, families, layers, free)
         final = base
         if layers:  # all together come first, which tells what a family's only fix gives alone
-            final = self._trial(variants, families, base.positions)
+            final = self._trial(families, base.positions)
             self._note(final, families, free, limited)
         for layer in layers:
             if layer != families:
-                self._try(variants, layer, free, limited)
+                self._try(layer, free, limited)
         engine = next(iter(base.free))
         order: list[int] = []
         while len(order) < len(fixes):
@@ -192,21 +196,23 @@ class Study:
                 left = [max(left, key=lambda n: (free.all(engine, frozenset((n,))).cached, -n))]
             missing = _missing(families, free, done, left)
             if missing:
-                variants |= self._variants(fixes, families, missing, free)
+                self._rewrite(fixes, families, missing, free)
                 for layer in missing:
-                    self._try(variants, layer, free, limited)
+                    self._try(layer, free, limited)
             order.append(max(left, key=lambda n: (free.all(engine, done | {n}).cached, -n)))
         account = self.account
         if fixes:
             unlimited = replace(material.bounded, served={}, limits={})
             fixed = replace(material, table=final.table, replay=final.replay, bounded=unlimited, findings=())
             account = accounts.account(fixed)
-        changed = Counter(n for choice, _ in variants for n in choice)
+        changed = Counter[int]()
+        for choice, numbers in self._variants.items():
+            changed.update(dict.fromkeys(choice, int(np.count_nonzero(numbers != UNCHANGED))))
         return Gains(
             fixes, not_tried, order, base, final, account, free, limited, self.where, changed, len(self.unchanged)
         )
 
-    def _try(self, variants: Variants, layer: Mapping[int, Choice], free: Cells, limited: Cells) -> None:
+    def _try(self, layer: Mapping[int, Choice], free: Cells, limited: Cells) -> None:
         """Replay the families whose choice was not tried yet, and note what they gain.
 
         Requests that others are known to share a prefix with stay in, so that a family finds what it found. Where
@@ -214,12 +220,12 @@ class Study:
         """
         new = {family: choice for family, choice in layer.items() if not free.knows(family, choice)}
         if self.material.bounded.limits:
-            self._note(self._trial(variants, layer, np.arange(self.material.rows.size)), layer, free, limited)
+            self._note(self._trial(layer, np.arange(self.material.rows.size)), layer, free, limited)
         elif new:
             rows = self.material.rows
             members = np.isin(np.frombuffer(self.material.table.family, np.int32)[rows], list(new))
             members |= np.isin(rows, self._bridges())
-            self._note(self._trial(variants, layer, np.flatnonzero(members)), new, free, limited)
+            self._note(self._trial(layer, np.flatnonzero(members)), new, free, limited)
 
     def _bridges(self) -> Counts:
         """Give the rows that requests of other families share a prefix with."""
@@ -245,13 +251,13 @@ class Study:
                     tokens = Tokens(int(prompts[family]) if held else 0, int(cached[family]) if held else 0)
                     table.put(name, family, choice, tokens)
 
-    def _variants(
+    def _rewrite(
         self,
         fixes: Sequence[whatif.Fix],
         families: Mapping[int, Choice],
         layers: Sequence[Mapping[int, Choice]],
         known: Cells,
-    ) -> Variants:
+    ) -> None:
         """Rewrite and tokenize the requests of families with a fix, once for each choice in the layers that is new."""
         wanted = {
             f: choices
@@ -259,30 +265,30 @@ class Study:
             if (choices := {layer[f] for layer in layers if layer[f] and not known.knows(f, layer[f])})
         }
         choices = {choice for of_family in wanted.values() for choice in of_family}
+        if not choices:
+            return
+        for choice in choices - self._variants.keys():
+            self._variants[choice] = np.full(len(self.material.table), UNCHANGED, np.int32)
         rewriter = Rewriter(fixes, choices)
-        places: list[tuple[Choice, int]] = []
 
-        def rewritten() -> Iterator[Request]:
+        def rewritten() -> Iterator[tuple[Hashable, Request]]:
+            table = self.material.table
             for row, request in self._in_order(set(wanted)):
-                family = self.material.table.family[row]
+                family = table.family[row]
                 for choice, body in rewriter.rewrite(request, row, family, wanted[family]):
-                    if body is request.body:
+                    again = None if body is request.body else logs.with_body(request, body)
+                    if again is None:
                         continue
-                    again = logs.with_body(request, body)
-                    if again is not None:
-                        places.append((choice, row))
-                        if self.keep is not None and choice == families[family]:
-                            self.keep(row, body)
-                        yield again
+                    if self.keep is not None and choice == families[family]:
+                        self.keep(row, body)
+                    number = len(self._prompts)
+                    yield (choice, table.conversation[row]), again
+                    if self._prompts.kind[number] == Kind.TOKENS:
+                        self._variants[choice][row] = number
+                    else:
+                        self.unchanged.add(row)
 
-        table = self.ingest.run(rewritten()).table if choices else Table()
-        found: Variants = {}
-        for number, (choice, row) in enumerate(places):
-            if table.kind[number] == Kind.TOKENS:
-                found[choice, row] = table, number
-            else:
-                self.unchanged.add(row)
-        return found
+        self.ingest.add_prompts(rewritten(), self._prompts)
 
     def _in_order(self, families: set[int]) -> Iterator[tuple[int, Request]]:
         """Read the requests of some families again, in the order of use."""
@@ -304,9 +310,9 @@ class Study:
                 else:
                     self.unchanged.add(row)
 
-    def _trial(self, variants: Variants, layer: Mapping[int, Choice], positions: NDArray[np.intp]) -> Trial:
+    def _trial(self, layer: Mapping[int, Choice], positions: NDArray[np.intp]) -> Trial:
         material = self.material
-        table = _merged(material.table, variants, layer)
+        table = _merged(material.table, self._prompts, self._variants, layer)
         engines = [served.engine for served in material.replay.engines.values()]
         replay = simulate.run(
             accounts.arrivals(table, material.encoder, material.rows[positions]), engines, unsalted=table.unsalted()
@@ -355,16 +361,16 @@ def _missing(
     return [layer for layer in layers if any(not known.knows(family, choice) for family, choice in layer.items())]
 
 
-def _merged(table: Table, variants: Variants, layer: Mapping[int, Choice]) -> Table:
+def _merged(table: Table, prompts: Table, variants: Variants, layer: Mapping[int, Choice]) -> Table:
     """Give a table in which the prompts of rewritten requests stand for those that were logged."""
     segments, ends, outputs, output_ends = array("I"), array("q"), array("I"), array("q")
     namespace, cut, marks = array("i", table.namespace), array("b", table.cut), dict(table.marks)
     namespaces = table.namespaces.copy()
-    for row in range(len(table)):
+    of_family = {family: variants[choice] for family, choice in layer.items() if choice in variants}
+    for row, family in enumerate(table.family):
         held, number = table, row
-        variant = variants.get((layer.get(table.family[row], frozenset()), row))
-        if variant is not None:
-            held, number = variant
+        if family in of_family and (changed := of_family[family].item(row)) != UNCHANGED:
+            held, number = prompts, changed
             namespace[row] = namespaces.number(held.namespaces.values[held.namespace[number]])
             cut[row] = held.cut[number]
             marks.pop(row, None)

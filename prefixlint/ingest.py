@@ -6,7 +6,7 @@ what the log reports about it is still used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -143,8 +143,19 @@ class Ingest:
             out.history.add(content.messages)
             if content.missing is not None:
                 _count(out.partial, content.missing)
+        self._prompt(request, out, out.table.conversation[-1])
+
+    def add_prompts(self, requests: Iterable[tuple[Hashable, Request]], table: Table) -> None:
+        """Put only the prompts of requests into a table, see `Table.add_prompt`; each comes with its conversation."""
+        out = Ingested(table, Grouper())
+        for conversation, request in requests:
+            table.add_prompt(request, cut=_last_not_computed(request.output, self.stop_ids))
+            self._prompt(request, out, conversation)
+        self.encoder.flush()
+
+    def _prompt(self, request: Request, out: Ingested, conversation: Hashable) -> None:
         try:
-            self._content(request, content, out)
+            self._content(request, request.content, out, conversation)
         except TemplateRefusedError as error:
             out.table.set_none()
             _count(out.refused, error.message)
@@ -152,7 +163,7 @@ class Ingest:
             out.table.set_none()
             _count(out.refused, str(error))
 
-    def _content(self, request: Request, content: Any, out: Ingested) -> None:
+    def _content(self, request: Request, content: Any, out: Ingested, conversation: Hashable) -> None:
         table = out.table
         if isinstance(content, BlockHashes):
             table.set_blocks(content)
@@ -162,7 +173,7 @@ class Ingest:
         elif self.server_tokens is not None and isinstance(content, Messages | Text):
             table.set_tokens(self.encoder.add_ids(self.server_tokens(request)), self._output_ids(request.output))
         elif isinstance(content, Messages):
-            self._messages(request, content, table)
+            self._messages(request, content, table, conversation)
         elif isinstance(content, Text):
             output = self._output_ids(request.output) or self._output_text(request.output)
             table.set_tokens(self.encoder.add(content.text, special=not content.rendered), output)
@@ -179,11 +190,11 @@ class Ingest:
             out.table.set_none()
             _count(out.refused, "a fingerprint without tokens")
 
-    def _messages(self, request: Request, content: Messages, table: Table) -> None:
+    def _messages(self, request: Request, content: Messages, table: Table, conversation: Hashable) -> None:
         if self.template is None:
             raise TemplateRefusedError("the model has no chat template", slug="no-chat-template")
         prompt = self.template.prompt(content, params=request.params, time=request.time)
-        segments = self.encoder.add(prompt, special=False, talk=table.conversation[-1])
+        segments = self.encoder.add(prompt, special=False, talk=conversation)
         marked = self.marked(request)
         if marked is not None and (blocks := marks.blocks(request.body, prompt, implicit=marked == "implicit")):
             table.marks[len(table) - 1] = blocks

@@ -161,6 +161,12 @@ class Table:
         self.completion.append(UNKNOWN if usage is None or usage.completion is None else usage.completion)
         return row
 
+    def add_prompt(self, request: Request, *, cut: bool) -> None:
+        """Append a request of which nothing but the prompt is asked for: other columns stay empty."""
+        self.line.append(request.line)
+        self.namespace.append(self.namespaces.number((request.model, *request.namespace)))
+        self.cut.append(cut)
+
     def set_tokens(self, segments: Any, output: Any = ()) -> None:
         """Finish the last request with its prompt's segments and its output's."""
         self.segments.extend(segments)

@@ -21,10 +21,10 @@ def analysed(path, monkeypatch, *, whole):
     replayed = []
     trial = gains.Study._trial
 
-    def noted(self, variants, layer, positions):
+    def noted(self, layer, positions):
         positions = np.arange(self.material.rows.size) if whole else positions
         replayed.append(positions.size)
-        return trial(self, variants, layer, positions)
+        return trial(self, layer, positions)
 
     monkeypatch.setattr(gains.Study, "_trial", noted)
     result = pipeline.analyze([str(path)], pipeline.Options(what_if=("all",)))
