@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     Ids = NDArray[np.uint32]
     Ints = NDArray[np.int64]
+    Places = NDArray[np.int32]
     Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]
 
@@ -81,8 +82,8 @@ class Accesses:
     without one are left out.
     """
 
-    request: Ints
-    atom: Ints
+    request: Places
+    atom: Places
     size: Ints
     looked: Ints
     unit: Floats
@@ -209,12 +210,19 @@ class Recorder:
             asked = _Asked(lookups, np.full(prompt.size, float(size)), np.zeros(prompt.size))
         spans = _spans(_ints(self._owner), _ints(self._shared) // size, total)
         atoms = _atoms(spans)
-        walks = _walks(spans, atoms)
-        touched = int((walks.high - walks.low).sum())
-        if sample is None and touched > limit:
-            sample = Sample(limit / touched)
+        kept, chosen = np.arange(atoms.size.size, dtype=np.int32), None
+        if sample is None:
+            walks = _walks(spans, atoms, kept)
+            touched = int((walks.high - walks.low).sum())
+            if touched > limit:
+                sample = Sample(limit / touched)
+                del walks
+        if sample is not None:
+            chosen = sample.before(int(atoms.size.sum()))
+            kept = kept[chosen[atoms.first + atoms.size] > chosen[atoms.first]]
+            walks = _walks(spans, atoms, kept)
         return Accesses(
-            *_stream(atoms, walks, asked, sample),
+            *_stream(atoms, walks, kept, asked, chosen),
             asked=asked.lookups * asked.unit - asked.short,
             prompt=prompt,
             blocks=total if self.of_blocks else -(-prompt // size),
@@ -315,24 +323,35 @@ def _atoms(spans: _Spans) -> _Atoms:
 class _Walks:
     """Stretches of paths: the request, and the atoms `low` .. `high` (exclusive) of the tree that it runs through."""
 
-    request: Ints
-    low: Ints
-    high: Ints
+    request: Places
+    low: Places
+    high: Places
 
 
-def _walks(spans: _Spans, atoms: _Atoms) -> _Walks:
-    """Follow all paths at once from their ends to the root, and give their stretches from the root on."""
+def _walks(spans: _Spans, atoms: _Atoms, kept: Places) -> _Walks:
+    """Follow all paths at once from their ends to the root, and give their stretches from the root on.
+
+    Of the atoms only those in `kept` count, in which they are numbered; stretches without one are left out.
+    """
     row = np.arange(spans.start.size)
     request, upto = row, spans.end
-    parts: list[tuple[Ints, Ints, Ints]] = []
-    while row.size or not parts:
+    parts: list[_Walks] = []
+    while row.size:
         start = spans.start[row]
-        parts.append((request, atoms.find(row, start), atoms.find(row, upto)))
+        low, high = (np.searchsorted(kept, atoms.find(row, at)).astype(np.int32) for at in (start, upto))
+        some = high > low
+        parts.append(_Walks(request[some].astype(np.int32), low[some], high[some]))
         inner = spans.parent[row] >= 0
         row, request, upto = spans.parent[row[inner]], request[inner], start[inner]
-    columns = [np.concatenate([part[i] for part in reversed(parts)]) for i in range(3)]
-    order = np.argsort(columns[0], kind="stable")
-    return _Walks(*(column[order] for column in columns))
+    place = np.zeros(spans.start.size, np.int64)
+    for part in parts:
+        place[part.request] += 1
+    place = np.cumsum(place)
+    columns = np.empty((3, sum(part.request.size for part in parts)), np.int32)
+    for part in parts:  # a request has one stretch in each of them, its last one in the first
+        place[part.request] -= 1
+        columns[:, place[part.request]] = part.request, part.low, part.high
+    return _Walks(*columns)
 
 
 class _Asked(NamedTuple):
@@ -344,18 +363,12 @@ class _Asked(NamedTuple):
 
 
 def _stream(
-    atoms: _Atoms, walks: _Walks, asked: _Asked, sample: Sample | None
-) -> tuple[Ints, Ints, Ints, Ints, Floats, Floats]:
+    atoms: _Atoms, walks: _Walks, kept: Places, asked: _Asked, chosen: NDArray[np.signedinteger] | None
+) -> tuple[Places, Places, Ints, Ints, Floats, Floats]:
     """Lay the atoms of all walks in a row: the first six columns of `Accesses`."""
-    chosen = None if sample is None else sample.before(int(atoms.size.sum()))
-    low, high = walks.low, walks.high
-    kept = np.arange(atoms.size.size)
-    if chosen is not None:
-        kept = np.flatnonzero(chosen[atoms.first + atoms.size] > chosen[atoms.first])
-        low, high = np.searchsorted(kept, low), np.searchsorted(kept, high)
-    counts = high - low
-    step = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts - low, counts)
-    atom, request = kept[step], np.repeat(walks.request, counts)
+    counts = walks.high - walks.low
+    request = np.repeat(walks.request, counts)
+    atom = kept[np.arange(request.size) - np.repeat(np.cumsum(counts) - counts - walks.low, counts)]
     place = atoms.key[atom] % atoms.scale  # of an atom's first block in the request's path
     size, asks = atoms.size[atom], asked.lookups[request]
     looked = np.clip(asks - place, 0, size)

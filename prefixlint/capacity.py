@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from prefixlint.accesses import Accesses, Recorder
 
     Ints = NDArray[np.int64]
+    Places = NDArray[np.int32]
     Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]
 
@@ -198,10 +199,10 @@ def blocks_above(accesses: Accesses, order: Order = "tail_first") -> Ints:
     request itself used before.
     """
     request, count = accesses.request, accesses.request.size
-    place = np.arange(count)
-    first = np.searchsorted(request, request, side="left")
+    place = np.arange(count, dtype=np.int32)
+    first = np.searchsorted(request, request, side="left").astype(np.int32)
     if order == "tail_first":
-        place = first + np.searchsorted(request, request, side="right") - 1 - place
+        place = first + np.searchsorted(request, request, side="right").astype(np.int32) - 1 - place
     atom, size = accesses.atom[place], accesses.size[place]
     last = last_use(atom)
     before = np.concatenate((np.zeros(1, np.int64), np.cumsum(size)))
@@ -216,25 +217,25 @@ def blocks_above(accesses: Accesses, order: Order = "tail_first") -> Ints:
     return result
 
 
-def last_use(keys: Ints) -> Ints:
+def last_use(keys: NDArray[np.signedinteger]) -> Places:
     """Give, for each element, the index of the one before it with the same key; -1 where there is none."""
     order = np.argsort(keys, kind="stable")
     same = keys[order[1:]] == keys[order[:-1]]
-    last = np.full(keys.size, -1, np.int64)
+    last = np.full(keys.size, -1, np.int32)
     last[order[1:][same]] = order[:-1][same]
     return last
 
 
-def _greater_before(values: Ints, weights: Ints) -> Ints:
+def _greater_before(values: Places, weights: Ints) -> Ints:
     """Sum, for each element, the weights of the elements before it that have a greater value; values are distinct.
 
     The elements are split by the bits of their rank from the highest down, keeping their order. Where a bit is the
     first in which two differ, they are in the same part, and the one with a 1 is the greater.
     """
     count = values.size
-    rank = np.empty(count, np.int64)
-    rank[np.argsort(values)] = np.arange(count)
-    here = np.arange(count)
+    here = np.arange(count, dtype=np.int32)
+    rank = np.empty_like(here)
+    rank[np.argsort(values)] = here
     sums = np.zeros(count, np.int64)
     for bit in range(max(0, count - 1).bit_length() - 1, -1, -1):
         ranks = rank[here]
@@ -242,9 +243,9 @@ def _greater_before(values: Ints, weights: Ints) -> Ints:
         one = (ranks >> bit) & 1
         heavy = np.concatenate((np.zeros(1, np.int64), np.cumsum(one * weights[here])))
         sums[here] += np.where(one == 0, heavy[:-1] - heavy[begin], 0)
-        ones = np.concatenate((np.zeros(1, np.int64), np.cumsum(one)))
+        ones = np.concatenate((np.zeros(1, np.int32), np.cumsum(one, dtype=np.int32)))
         among = ones[:-1] - ones[begin]
-        target = np.where(one == 1, begin + (1 << bit) + among, np.arange(count) - among)
+        target = np.where(one == 1, begin + (1 << bit) + among, np.arange(count, dtype=np.int32) - among)
         moved = np.empty_like(here)
         moved[target] = here
         here = moved
