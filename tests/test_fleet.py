@@ -244,8 +244,9 @@ def test_without_times_requests_come_one_after_the_other():
 
 
 @settings(max_examples=60, deadline=None)
-@given(visits_, limits_, st.sampled_from(["sglang", "vllm", "deepseek", "openai"]))
-def test_requests_that_do_not_overlap_need_no_second_look(drawn, limits, name):
+@given(visits_, limits_, st.sampled_from(["sglang", "vllm", "deepseek", "openai"]), st.booleans())
+def test_requests_that_do_not_overlap_need_no_second_look(drawn, limits, name, spill):
+    limits = dataclasses.replace(limits, spill=spill)
     visits = [v._replace(first=None, total=None) for v in as_visits(drawn)]
     base, expected = replay(name, visits, limits)
     (found,) = serve(lambda: visits, [(base, limits)], np.ones(len(visits)), overlap=False)
