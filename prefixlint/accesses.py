@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     Ids = NDArray[np.uint32]
     Ints = NDArray[np.int64]
     Places = NDArray[np.int32]
+    Blocks = NDArray[np.signedinteger]
     Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]
 
 LIMIT = 400_000
-"""Accesses that are held at once, at about 115 bytes each while curves are made; a log with more is sampled.
+"""Accesses that are held at once, at about 140 bytes each while curves are made; a log with more is sampled.
 
 A repeated log has no more distinct text, so that they would be most of what its analysis holds.
 """
@@ -84,8 +85,8 @@ class Accesses:
 
     request: Places
     atom: Places
-    size: Ints
-    looked: Ints
+    size: Blocks
+    looked: Blocks
     unit: Floats
     short: Floats
     asked: Floats
@@ -207,7 +208,7 @@ class Recorder:
             asked = _Asked(np.maximum(total - 1, 0) if cap else total, unit, unit - last if not cap else 0 * unit)
         else:
             lookups = np.maximum(prompt - 1, 0) // size if cap else prompt // size
-            asked = _Asked(lookups, np.full(prompt.size, float(size)), np.zeros(prompt.size))
+            asked = _Asked(lookups, np.array(float(size)), np.array(0.0))
         spans = _spans(_ints(self._owner), _ints(self._shared) // size, total)
         atoms = _atoms(spans)
         kept, chosen = np.arange(atoms.size.size, dtype=np.int32), None
@@ -355,7 +356,10 @@ def _walks(spans: _Spans, atoms: _Atoms, kept: Places) -> _Walks:
 
 
 class _Asked(NamedTuple):
-    """What a request looks up: blocks from the head of its path, the tokens of each, and what the last one lacks."""
+    """What a request looks up: blocks from the head of its path, the tokens of each, and what the last one lacks.
+
+    The tokens have no dimension where they are the same for all requests.
+    """
 
     lookups: Ints
     unit: Floats
@@ -364,21 +368,30 @@ class _Asked(NamedTuple):
 
 def _stream(
     atoms: _Atoms, walks: _Walks, kept: Places, asked: _Asked, chosen: NDArray[np.signedinteger] | None
-) -> tuple[Places, Places, Ints, Ints, Floats, Floats]:
+) -> tuple[Places, Places, Blocks, Blocks, Floats, Floats]:
     """Lay the atoms of all walks in a row: the first six columns of `Accesses`."""
     counts = walks.high - walks.low
     request = np.repeat(walks.request, counts)
     atom = kept[np.arange(request.size) - np.repeat(np.cumsum(counts) - counts - walks.low, counts)]
-    place = atoms.key[atom] % atoms.scale  # of an atom's first block in the request's path
-    size, asks = atoms.size[atom], asked.lookups[request]
+    # numbers of blocks in the tree and in a path, which few logs have that many of
+    small = np.int32 if max(atoms.scale, int(atoms.size.sum())) < 2**31 else np.int64
+    place = (atoms.key % atoms.scale).astype(small)[atom]  # of an atom's first block in the request's path
+    size, asks = atoms.size.astype(small)[atom], asked.lookups.astype(small)[request]
     looked = np.clip(asks - place, 0, size)
     ends = (looked > 0) & (place + looked == asks)
+    del place, asks
     if chosen is not None:
-        first = atoms.first[atom]
+        first = atoms.first.astype(small)[atom]
         ends &= chosen[first + looked] > chosen[first + np.maximum(looked - 1, 0)]
-        held = chosen[first].astype(np.int64)
+        held = chosen[first]
         size, looked = chosen[first + size] - held, chosen[first + looked] - held
-    return request, atom, size, looked, asked.unit[request], np.where(ends, asked.short[request], 0.0)
+    unit, short = _each(asked.unit, request), _each(asked.short, request)
+    return request, atom, size, looked, unit, np.where(ends, short, 0.0) if asked.short.ndim else short
+
+
+def _each(values: Floats, request: Places) -> Floats:
+    """Give what the request of each access has; what all have alike takes no memory."""
+    return values[request] if values.ndim else np.broadcast_to(values, request.shape)
 
 
 def _ints(numbers: array[int]) -> Ints:

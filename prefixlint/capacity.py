@@ -124,6 +124,7 @@ def capacity_curve(
     hit = above >= 0 if counted is None else (above >= 0) & counted[accesses.request]
     hit &= accesses.looked > 0
     depth, looked = above[hit].astype(np.float64), accesses.looked[hit].astype(np.float64)
+    del above
     unit, short = accesses.unit[hit], accesses.short[hit]
     if weight == "blocks":
         unit, short = np.ones_like(unit), np.zeros_like(short)
@@ -140,6 +141,7 @@ def capacity_curve(
         # below it as that request is long.
         hot = float(accesses.blocks.mean()) * accesses.rate if order == "head_first" else 0.0
         at, slope, jump = np.append(at, hot), np.append(slope, 0.0), np.append(jump, missing)
+    del depth, looked, unit, short  # of a long log, what is held at once here is the most that ever is
     total = accesses.prompt if weight == "tokens" else accesses.blocks
     asked = float((total if counted is None else total[counted]).sum())
     curve = _curve(at, slope, jump, asked)
@@ -205,13 +207,15 @@ def blocks_above(accesses: Accesses, order: Order = "tail_first") -> Ints:
         place = first + np.searchsorted(request, request, side="right").astype(np.int32) - 1 - place
     atom, size = accesses.atom[place], accesses.size[place]
     last = last_use(atom)
-    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(size)))
+    del atom
     again = np.flatnonzero(last >= 0)
-    upto = first[again] if order == "tail_first" else again
-    above = np.full(count, -1, np.int64)
     # The blocks used since, less those that were used more than once. Blocks of the same request that stand before
     # this one in the stream were last used before it and are not among those (`tail_first`), or count (`head_first`).
-    above[again] = before[upto] - before[last[again] + 1] - _greater_before(last[again], size[again])
+    repeated = _greater_before(last[again], size[again])
+    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(size)))
+    upto = first[again] if order == "tail_first" else again
+    above = np.full(count, -1, np.int64)
+    above[again] = before[upto] - before[last[again] + 1] - repeated
     result = np.empty_like(above)
     result[place] = above
     return result
@@ -226,7 +230,7 @@ def last_use(keys: NDArray[np.signedinteger]) -> Places:
     return last
 
 
-def _greater_before(values: Places, weights: Ints) -> Ints:
+def _greater_before(values: Places, weights: NDArray[np.signedinteger]) -> Ints:
     """Sum, for each element, the weights of the elements before it that have a greater value; values are distinct.
 
     The elements are split by the bits of their rank from the highest down, keeping their order. Where a bit is the
@@ -236,13 +240,14 @@ def _greater_before(values: Places, weights: Ints) -> Ints:
     here = np.arange(count, dtype=np.int32)
     rank = np.empty_like(here)
     rank[np.argsort(values)] = here
-    sums = np.zeros(count, np.int64)
+    sums, heavy = np.zeros(count, np.int64), np.zeros(count + 1, np.int64)
     for bit in range(max(0, count - 1).bit_length() - 1, -1, -1):
         ranks = rank[here]
         begin = (ranks >> (bit + 1)) << (bit + 1)  # ranks are 0 .. count-1, so a part lies where its ranks say
         one = (ranks >> bit) & 1
-        heavy = np.concatenate((np.zeros(1, np.int64), np.cumsum(one * weights[here])))
-        sums[here] += np.where(one == 0, heavy[:-1] - heavy[begin], 0)
+        np.cumsum(one * weights[here], dtype=np.int64, out=heavy[1:])
+        less = np.flatnonzero(one == 0)
+        sums[here[less]] += heavy[less] - heavy[begin[less]]
         ones = np.concatenate((np.zeros(1, np.int32), np.cumsum(one, dtype=np.int32)))
         among = ones[:-1] - ones[begin]
         target = np.where(one == 1, begin + (1 << bit) + among, np.arange(count, dtype=np.int32) - among)
@@ -254,9 +259,13 @@ def _greater_before(values: Places, weights: Ints) -> Ints:
 
 def _curve(at: Floats, slope: Floats, jump: Floats, total: float) -> Curve:
     """Sum changes of slope and jumps at points into a curve."""
-    points, where = np.unique(at, return_inverse=True)
-    slopes = np.cumsum(np.bincount(where, slope, points.size)).astype(np.float64)
-    jumps = np.bincount(where, jump, points.size)
+    order = np.argsort(at, kind="stable")
+    at = at[order]
+    new = np.ones(at.size, bool)
+    new[1:] = at[1:] != at[:-1]
+    points, where = at[new], np.cumsum(new) - 1
+    slopes = np.cumsum(np.bincount(where, slope[order], points.size)).astype(np.float64)
+    jumps = np.bincount(where, jump[order], points.size)
     grown = np.concatenate((np.zeros(min(1, points.size)), slopes[:-1] * np.diff(points)))
     return Curve(points, np.cumsum(grown + jumps), slopes, total)
 
