@@ -35,6 +35,8 @@ _NEW = frozenset("text retrieval environment value appended inserted schema tool
 """Kinds whose texts are long and other ones on each request, so that they count as new whatever stands behind them."""
 _REPLACED = frozenset({("PFX303", "json"), ("PFX405", "ids")})
 """Rules and kinds of what is written anew in its place, so that nothing is gone."""
+_GONE = frozenset({"window", "removed"})
+"""Kinds with which whole messages go, and the thoughts in them."""
 _MOVED = frozenset({"PFX203"})
 """Rules of content that stays the same and stands elsewhere on the next turn."""
 
@@ -86,7 +88,7 @@ def _difference(finding: LogFinding, sighting: Sighting, behind: Sequence[LogFin
         opening=sighting.opening if sibling and sighting.tail is None else sighting.opening or None,
         tail=sighting.tail if sibling else None,
         turn=sighting.turn,
-        thoughts=any(one.rule.code == "PFX403" for one in every),
+        thoughts=any(one.rule.code == "PFX403" or one.kind in _GONE for one in every),
         replaced=all((one.rule.code, one.kind) in _REPLACED for one in every),
     )
 

@@ -143,7 +143,7 @@ class Study:
         def pairs(findings: Sequence[LogFinding], codes: frozenset[str]) -> Iterator[whatif.Example]:
             return whatif.examples(findings, codes, self._requests, lambda row: family[row])
 
-        fixes, refused = whatif.plan(chosen, pairs)
+        fixes, refused = whatif.plan(chosen, pairs, self.findings)
         return fixes, [NotTried(tuple(sorted(one.codes)), one.reason) for one in refused]
 
     def affordable(self, fixes: Sequence[whatif.Fix]) -> list[whatif.Fix]:

@@ -426,6 +426,8 @@ def test_output_does_not_depend_on_hashing(tmp_path):
         ('x {"a": 1, "b": 2} y', 'x {"b": 2, "a": 1} y', "json"),
         ("tags: red, green, blue.", "tags: blue, red, green.", "order"),
         ("<A object at 0x7f00aa11bb22>", "<A object at 0x7f00aa11cc33>", "address"),
+        ("Messages remaining today: 895", "Messages remaining today: 878", "counter"),
+        ("Today is the 4 of the month", "Today is the 5 of the month", "date"),
         ("between <<mkCbRY8Ej2>> marks", "between <<kBTnQdxSfM>> marks", "random"),
         ("token: b7Kd8dkE8a9dKf.", "token: bkdFcdkExawdKf.", "random"),
         ("use getUserName here now", "use getAllThings here now", "text"),
@@ -499,6 +501,22 @@ def test_a_setting_that_no_prompt_shows_is_not_what_ends_the_prefix(tmp_path):
         body["reasoning_effort"] = ("low", "high")[number % 2]
     first = {f.rule.code: sum(s.first for s in f.sightings) for f in check(tmp_path, bodies)}
     assert first == {"PFX101": 2, "PFX504": 0}
+
+
+def test_a_model_that_is_changed_there_and_back_is_one_cause(tmp_path):
+    bodies = conversation(lambda t: RULES, turns=6)
+    for number, body in enumerate(bodies):
+        body["model"] = ("m-large", "m-small")[number % 2]
+    finding = one(check(tmp_path, bodies))
+    assert (finding.rule.code, finding.requests) == ("PFX504", 5)
+
+
+def test_a_thought_that_was_all_of_a_message_is_reasoning_that_is_left_out(tmp_path):
+    thought = assistant("<think>the ferry leaves at nine, so it is better to ask</think>", tool_calls=[call("c1")])
+    start = [system(RULES), user("when does it leave?")]
+    turns = [start, [*start, thought, tool("c1", "at nine")]]
+    turns.append([*start, {**thought, "content": ""}, tool("c1", "at nine"), assistant("At nine."), user("thanks")])
+    assert codes(check(tmp_path, [{"model": "m", "messages": messages} for messages in turns])) == ["PFX403"]
 
 
 @given(st.text(max_size=200), st.text(max_size=200))

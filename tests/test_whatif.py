@@ -16,7 +16,7 @@ import plantedcauses
 import planting
 
 from prefixlint import logs, pipeline, whatif
-from prefixlint.whatif import _edit
+from prefixlint.whatif import _edit, all_tools
 from prefixlint.whatif._slots import Template, Templates, Wanted
 
 WORDS = re.compile(r"\w+")
@@ -100,6 +100,29 @@ def test_a_fix_gives_what_the_log_without_the_cause_has(code, tmp_path):
     without = rates(pipeline.analyze([str(clean)], pipeline.Options(why=0)))
     for engine, rate in without.items():
         assert total(result, engine, rule=code).hit_rate == pytest.approx(rate, abs=0.005)
+
+
+@pytest.mark.parametrize(("code", "way"), [("PFX306", 2), ("PFX404", 2)], ids=["list in a tool", "message behind"])
+def test_a_fix_tried_alone_gives_what_the_log_without_the_cause_has(code, way, tmp_path, monkeypatch):
+    monkeypatch.setattr(planting, "CAUSES", {code: [plantedcauses.CAUSES[code][way]]})
+    planted = planting.Planted(21, (code,), 150)
+    result = pipeline.analyze([str(planted.write(tmp_path / "log.jsonl"))], pipeline.Options(what_if=(code,)))
+    clean = planted.without(code).write(tmp_path / "clean.jsonl")
+    without = rates(pipeline.analyze([str(clean)], pipeline.Options(why=0)))
+    for engine, rate in without.items():
+        assert total(result, engine, rule=code).hit_rate == pytest.approx(rate, abs=0.005)
+
+
+def test_text_that_is_moved_takes_neither_its_neighbours_nor_what_other_causes_are_about(tmp_path, monkeypatch):
+    """Memories stand at the end of the system text, settings with changing order in the middle of it."""
+    monkeypatch.setattr(planting, "CAUSES", {c: [plantedcauses.CAUSES[c][2]] for c in ("PFX202", "PFX302")})
+    planted = planting.Planted(21, ("PFX202+PFX302",), 80, clean=0)
+    path = planted.write(tmp_path / "log.jsonl")
+    _, rewritten = fixed(path, tmp_path / "out.jsonl", what_if=("PFX202",))
+    for before, after in zip(planted.bodies(), rewritten, strict=True):
+        kept, told = before["messages"][0]["content"].split("\n\nRelevant memories:\n")
+        assert after["messages"][0]["content"] == f"{kept}\n\nRelevant memories:\n(stated below)"
+        assert told in after["messages"][-1]["content"]
 
 
 def test_each_of_two_fixes_undoes_its_own_changes_of_a_history(tmp_path):
@@ -405,3 +428,20 @@ def test_a_request_with_another_body_loses_what_was_reported_of_it(tmp_path):
     assert other.usage is None
     assert other.content.messages == [{"role": "user", "content": "ho"}]
     assert (other.path, other.line, other.time) == (request.path, request.line, request.time)
+
+
+def test_tools_that_requests_have_some_of_are_declared_in_an_order_that_all_of_them_have():
+    every = all_tools._All()
+    for names in ("ce", "abe", "bd", "acd"):
+        every.see(0, [{"name": name} for name in names])
+    assert [list(every.known[0]).index(name) for name in "abe"] == sorted(list(every.known[0]).index(n) for n in "abe")
+    for names in ("ce", "abe", "bd", "acd"):
+        places = [list(every.known[0]).index(name) for name in names]
+        assert places == sorted(places)
+
+
+def test_an_order_that_contradicts_itself_leaves_the_tools_as_they_were_first():
+    every = all_tools._All()
+    every.see(0, [{"name": name} for name in "abc"])
+    every.see(0, [{"name": name} for name in "cad"])
+    assert list(every.known[0]) == ["a", "b", "c", "d"]

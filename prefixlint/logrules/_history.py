@@ -318,11 +318,11 @@ def _text(earlier: View, later: View, i: int, one: str, two: str) -> Iterator[_C
         code = "PFX303" if role == "assistant" else "PFX302"
         yield code, "json", (), "the same JSON is written in another way", one, two, 3
         return
-    block = _block_gone(one, two)
+    block = _block_gone(one, two) if two.strip() else one
     if block is not None and role == "assistant" and _THINK.search(block):
         yield "PFX403", "reasoning", (), "the reasoning in an assistant message is left out", block, "", 3
         return
-    if block is not None and role in ("user", "system"):
+    if block is not None and two.strip() and role in ("user", "system"):
         found = _block_moved(earlier, later, i, block)
         if found is not None:
             yield found

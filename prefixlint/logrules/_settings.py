@@ -27,7 +27,7 @@ def changes(earlier: View, later: View) -> Iterator[Hit]:
     """Compare the settings of two turns of one conversation."""
     if earlier.model and later.model and earlier.model != later.model:
         where = at("model", earlier.model, later.model)
-        key = ("PFX504", "model", earlier.model, later.model)
+        key = ("PFX504", "model", *sorted((earlier.model, later.model)))
         what = "the model changes within a conversation"
         yield Hit("PFX504", "model", (-2, 0, 0), where, key, what, earlier.model, later.model, same=True, tail=1)
     if earlier.settings == later.settings and earlier.namespace == later.namespace:

@@ -21,6 +21,8 @@ _JSON_STARTS = 40
 _JSON_BACK = 4_000  # characters before a difference in which JSON may begin that holds it
 _NAMED = 80  # characters of a name with an address
 _HEADER_VALUE = 64  # characters of a value in a line of client metadata
+_LABELLED = 64  # characters of a line that is a value and what it is; in longer ones numbers are part of a sentence
+_TELLING = frozenset(["address", "clock", "email", "uuid"])
 _ALONE = 200  # characters of a line that only one of two texts has, in which a value is looked for
 _LISTED = 60  # lines of a list that are looked through for another order
 
@@ -113,6 +115,7 @@ _CHECKSUM = re.compile(
     rf"{_HEADED}{_PAIR}*?(?:sum|checksum|crc|cch|digest|sig|hash|seq|nonce|trace)\s*=\s*(?P<value>[0-9a-fA-F]{{4,}})\b[^\n]*"
 )
 _HEX = re.compile(r"[0-9a-f]{4,}")
+_PATH = re.compile(r"[^\s=:]*/[^\s=]*")  # names in a path or branch say nothing of a value behind them
 _WORDS = re.compile(r"[A-Za-z][a-z]*|[A-Z]+(?![a-z])")
 
 
@@ -205,7 +208,7 @@ def _told(kind: str, before: str, after: str, *, ends: tuple[str, str], line: tu
     ahead = _line_before(later, start)
     if kind in ("token", "hex", "number", "uuid", "version", "ip") and _is_header(later, ahead, start):
         return "header"
-    words = [word.lower() for word in _WORDS.findall(ahead)][-5:]
+    words = [word.lower() for word in _WORDS.findall(_PATH.sub(" ", ahead))][-5:]
     near = set(words)
     behind = {word.lower() for word in _WORDS.findall(ends[1][:24].split("\n", 1)[0])[:2]}
     if kind == "date":
@@ -227,7 +230,7 @@ def _told(kind: str, before: str, after: str, *, ends: tuple[str, str], line: tu
     if kind in ("token", "hex", "mixed"):
         return _told_token(before, after, words)
     if kind == "number":
-        return _told_number(words, behind)
+        return _told_number(words, behind, _is_day(before) and _is_day(after))
     return kind
 
 
@@ -249,11 +252,16 @@ def _told_token(before: str, after: str, words: list[str]) -> str | None:
     return None
 
 
-def _told_number(words: list[str], behind: set[str]) -> str:
+def _is_day(value: str) -> bool:
+    """Tell whether a number may be a day: of a month, of a year written together, or a count of days."""
+    return value.isdigit() and (len(value) <= 2 or len(value) in (5, 6, 8))
+
+
+def _told_number(words: list[str], behind: set[str], day: bool) -> str:  # what the number may be
     near = set(words)
     if near & _CLOCK:
         return "clock"
-    if near & _DAY:
+    if near & _DAY and day and not near & _COUNTER:
         return "date"
     nearest = _nearest(words, _IDENTITY, _COUNTER, _ENVIRONMENT, _any_of("request req trace nonce correlation"))
     if behind & _COUNTER or nearest == 1:
@@ -362,7 +370,8 @@ def _same_json(earlier: str, i: int, later: str, j: int) -> tuple[str, int, int,
 
 def _free_text(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, int]:
     """Find where two texts meet again, and say from the words before whether what stands between has a name."""
-    start = _word_start(later, j)
+    between = not earlier[i : i + 1].strip() and not later[j : j + 1].strip()  # words, or at the end of a text
+    start = j if between else _word_start(later, j)
     back = j - start
     end_a, end_b = meeting(earlier, i, later, j)
     begun = later[end_b - 1 : end_b].isalnum() or earlier[end_a - 1 : end_a].isalnum()
@@ -374,6 +383,9 @@ def _free_text(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, in
         alone = _alone(earlier, i - back, before) if before else _alone(later, start, after)
         if alone is not None:
             return Place(alone[0], j, before, after, alone[1]), end_a, end_b
+        heading = (before or after).strip().partition("\n")
+        if heading[2] and _RETRIEVAL.intersection(word.lower() for word in _WORDS.findall(heading[0])):
+            return Place("retrieval", j, before, after, _lead(later, start)), end_a, end_b
     if "\n" not in before + after and len(after) <= _HEADER_VALUE and _is_header(later, _line_before(later, j), j):
         return Place("header", j, before, after, _lead(later, start)), end_a, end_b
     return Place(_free_kind(before, after, later, start), j, before, after, _lead(later, start)), end_a, end_b
@@ -384,7 +396,10 @@ def _alone(text: str, start: int, line: str) -> tuple[str, str] | None:
     if len(line.strip()) > _ALONE or "\n" in line.strip():
         return None
     lower = line.lower()
+    labelled = len(line.strip()) <= _LABELLED
     for kind, signs, form in _FORMS:
+        if not labelled and kind not in _TELLING:
+            continue
         found = form.search(line) if not signs or any(sign in lower for sign in signs) else None
         if found is None:
             continue

@@ -99,8 +99,12 @@ def kinds() -> tuple[Kind, ...]:
 def plan(
     findings: Iterable[LogFinding],
     pairs: Callable[[Sequence[LogFinding], frozenset[str]], Iterable[Example]],
+    every: Sequence[LogFinding] = (),
 ) -> tuple[list[Fix], list[NotSimulated]]:
-    """Make a fix of the findings of each rule, and say of which rules none can be tried."""
+    """Make a fix of the findings of each rule, and say of which rules none can be tried.
+
+    `every` are all findings of the log: what the others are about is left as it is.
+    """
     by_code: dict[str, list[LogFinding]] = {}
     for finding in findings:
         by_code.setdefault(finding.rule.code, []).append(finding)
@@ -109,7 +113,8 @@ def plan(
     for code, members in by_code.items():
         codes = frozenset((code,))
         families = frozenset(number for finding in members for number in finding.families)
-        parts = _parts(codes, members, families, by_code, pairs)
+        others = {f.kind for f in every if f.rule.code != code and not families.isdisjoint(f.families)}
+        parts = _parts(codes, members, frozenset(others), pairs)
         if parts:
             rule = members[0].rule
             fixes.append(Fix(rule.name, rule.help, codes, families, parts, members))
@@ -121,19 +126,11 @@ def plan(
 def _parts(
     codes: frozenset[str],
     members: Sequence[LogFinding],
-    families: frozenset[int],
-    by_code: Mapping[str, Sequence[LogFinding]],
+    others: frozenset[str],
     pairs: Callable[[Sequence[LogFinding], frozenset[str]], Iterable[Example]],
 ) -> list[Part]:
     able = [kind for kind in kinds() if kind.CODES & codes]
     if not able:
         return []
     seen = list(pairs(members, codes))
-    others = frozenset(
-        finding.kind
-        for code, found in by_code.items()
-        if code not in codes
-        for finding in found
-        if not families.isdisjoint(finding.families)
-    )
     return [part for kind in able if (part := kind.learn(codes, seen, others)) is not None]

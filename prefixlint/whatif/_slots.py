@@ -63,7 +63,8 @@ class Template:
 
     def _widened(self, begin: int, end: int) -> tuple[int, int]:
         """Give the whole lines that running text stands in, where they hold little else."""
-        start = self.text.rfind("\n", 0, begin) + 1
+        ends_line = self.text[begin : begin + 1] in ("", "\n")  # whole lines follow one that stays
+        start = begin if ends_line else self.text.rfind("\n", 0, begin) + 1
         stop = self.text.find("\n", max(begin, end - 1))
         stop = len(self.text) if stop < 0 else stop
         if stop - start <= _LINES * max(12, end - begin):

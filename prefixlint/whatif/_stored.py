@@ -225,6 +225,8 @@ def _pairs(turn: Turn, equal: int) -> list[_Pair]:
         for j in theirs:
             if j not in found:
                 found[j] = _edited(turn, left, j)
+                if found[j].earlier is None and later[j].said.role == "assistant":
+                    left = []  # what stands behind a new answer is new
     return [found[j] for j in range(len(later))]
 
 

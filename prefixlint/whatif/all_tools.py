@@ -6,7 +6,9 @@ Which of them may be called is left to `tool_choice`; a request sees more tools 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from prefixlint.logrules._view import tool_name
@@ -22,13 +24,25 @@ ORDER = 11
 class _All:
     HISTORY: frozenset[str] = frozenset()
     known: dict[int, dict[str, Any]] = field(default_factory=dict)
+    before: dict[int, dict[str, set[str]]] = field(default_factory=dict)
+    """Which tools stood right ahead of a tool in some request of a family."""
 
     def see(self, family: int, tools: Iterable[Any]) -> None:
-        """Take in the tools of a request."""
+        """Take in the tools of a request, and put all that are known into an order that none of them contradicts."""
         known = self.known.setdefault(family, {})
+        before = self.before.setdefault(family, {})
+        ahead, news = None, False
         for tool in tools:
             if name := tool_name(tool):
                 known.setdefault(name, tool)
+                over = before.setdefault(name, set())
+                news = news or (ahead is not None and ahead not in over)
+                over |= {ahead} if ahead is not None else set()
+                ahead = name
+        if news:
+            with suppress(CycleError):  # an order of its own is another cause
+                order = list(TopologicalSorter({name: sorted(before[name]) for name in known}).static_order())
+                self.known[family] = {name: known[name] for name in order}
 
     def apply(self, turn: Turn) -> None:
         """Declare every tool that is known of the template; a request's own definitions hold."""
