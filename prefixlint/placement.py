@@ -221,4 +221,11 @@ def _stays(place: Place) -> bool:
     if place.role not in HEAD or place.origin.evidence != "name" or place.origin.kind != "input":
         return False
     whole = any(len(message.nodes) == 1 and message.nodes[0] is place.hole for message in place.prompt.messages)
-    return whole or place.origin.label.startswith("self.") or place.origin.label.endswith((".prompt", "_prompt"))
+    return whole or any(map(_is_of_agent, (place.origin.label, *place.hole.names)))
+
+
+def _is_of_agent(called: str) -> bool:
+    """Tell whether a name is that of an attribute of the object at work, or of a prompt in what it is given."""
+    owner, _, name = called.strip(".").rpartition(".")
+    own = owner == "self" or owner[:1].isupper()  # an attribute of a class of the file goes by the class
+    return own or (bool(owner) and name == "prompt") or name.endswith("_prompt")

@@ -388,7 +388,7 @@ class Renderer:
         if isinstance(held, Seq):
             nodes = [node for item in held.items for node in self._element(item, inner, fills, via)]
             if held.kind == "set" and len(held.items) > 1:
-                source = Hole((), self.judge.judge(held, inner).origins, frame.span(value))
+                source = Hole((), self.judge.judge(held, inner).origins, frame.span(value), bound=via)
                 return [Repeat(tuple(nodes), inner.span(held), source)]
             return nodes
         if isinstance(held, Star):
@@ -447,7 +447,7 @@ class Renderer:
         name = called(loop.source)
         # what the elements say stands where they are written; the source decides which and in what order
         origins = tuple(origin for origin in verdict.origins if origin.kind not in _OF_ELEMENTS)
-        source = Hole((name,) if name else (), origins, frame.span(loop.source))
+        source = Hole((name,) if name else (), origins, frame.span(loop.source), bound=via)
         return [Repeat(tuple(nodes), frame.span(loop), source)]
 
     def _shown(self, value: Seq | Map, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]) -> list[Node]:
@@ -481,7 +481,7 @@ def _said(node: Node, name: str, span: Span) -> Node:
 def _read_at(node: Node, span: Span) -> Node:
     """Give a loop over a set with the place where the set is read: the order is made there."""
     if isinstance(node, Repeat) and node.source is not None:
-        return Repeat(node.nodes, node.span, Hole(node.source.names, node.source.origins, span))
+        return Repeat(node.nodes, node.span, replace(node.source, span=span))
     return node
 
 
@@ -491,7 +491,7 @@ def _ordered(node: Node) -> Node:
         return Choice(tuple(tuple(map(_ordered, branch)) for branch in node.branches), node.span)
     if isinstance(node, Repeat) and node.source is not None:
         kept = tuple(origin for origin in node.source.origins if origin.kind not in ("order", "selection"))
-        return Repeat(node.nodes, node.span, Hole(node.source.names, kept, node.source.span))
+        return Repeat(node.nodes, node.span, replace(node.source, origins=kept))
     if isinstance(node, Hole):
         kept = tuple(origin for origin in node.origins if origin.kind not in ("order", "selection"))
         return Hole(node.names, kept, node.span, node.constant, node.bound)

@@ -472,3 +472,19 @@ def test_a_time_of_the_import_counts_at_the_head_of_a_long_text():
     assert [f.severity.word for f in found if f.rule.code == "PFX101"] == ["warning"]
     short, _ = findings({"app.py": code.replace(RULES * 5, RULES)})
     assert [f.severity.word for f in short if f.rule.code == "PFX101"] == ["info"]
+
+
+@pytest.mark.parametrize(
+    ("known", "word"),
+    [("self.description", "error"), ('settings["prompt"]', "error"), ("question", "info"), ("request.body", "info")],
+)
+def test_what_belongs_to_the_agent_hides_no_time(known, word):
+    code = (
+        "import time\nclass Agent:\n    def __init__(self, description):\n        self.description = description\n"
+        "    def send(self, llm, settings, request, question, history):\n"
+        f"        head = {{'role': 'system', 'content': f'You help. {{{known}}}'}}\n"
+        "        when = {'role': 'system', 'content': f'It is {time.ctime()}.'}\n"
+        "        return llm.chat.completions.create(model='m', messages=[head, when, *history])\n"
+    )
+    found, _ = findings({"app.py": code})
+    assert [f.severity.word for f in found if f.rule.code == "PFX101"] == [word]
