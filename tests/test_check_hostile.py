@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -249,3 +250,20 @@ def test_a_fault_of_a_log_rule_costs_that_log_alone(project, monkeypatch):
     found = json.loads(done.stdout)
     assert [one["path"] for one in found["findings"]] == ["clock.j2"]
     assert [(one["path"], one["slug"]) for one in found["errors"]] == [("log.jsonl", "log-rules-failed")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "    if a:\n        x = x or y\n",
+        "    x = x if a else (x or y)\n",
+        "    x = (x or y) + (y or x)\n",
+        "    try:\n        x = x or y\n    except E:\n        x = y or x\n",
+    ],
+)
+def test_branches_that_leave_a_name_many_times_take_no_time(line):
+    code = f"def f(x, y, a):\n{line * 60}    prompt = x + y\n    return [prompt, {{'role': 'user', 'content': x}}]\n"
+    start = time.process_time()
+    _, errors = findings({"app.py": code})
+    assert not errors
+    assert time.process_time() - start < 3, "it took a minute where each branch was looked at again"

@@ -433,19 +433,21 @@ def _is_message(value: Value, depth: int) -> bool:
     return False
 
 
-def is_text(value: Value, depth: int = 0) -> bool:
+def is_text(value: Value, depth: int = 0, seen: set[tuple[int, int]] | None = None) -> bool:
     """Tell whether a value is surely text and may change; a plain constant counts only with signs of placeholders."""
     value = bare(value)
-    if depth > 6:
+    seen = set() if seen is None else seen  # what branches leave of a name may hold the same values many times
+    if depth > 6 or (id(value), depth) in seen:
         return False
+    seen.add((id(value), depth))
     if isinstance(value, Lit):
         return depth > 0 or (len(value.text) >= 20 and bool(value.marks))
     if isinstance(value, Template):
         return True
     if isinstance(value, Join):
-        return any(isinstance(part, (Lit, Field)) or is_text(part, depth + 1) for part in value.parts[:50])
+        return any(isinstance(part, (Lit, Field)) or is_text(part, depth + 1, seen) for part in value.parts[:50])
     if isinstance(value, Either):
-        return any(is_text(option, depth) for option in value.options)
+        return any(is_text(option, depth, seen) for option in value.options)
     if isinstance(value, Call) and isinstance(value.func, Attr):
         base = bare(value.func.base)
         if value.func.name == "join":
@@ -453,12 +455,12 @@ def is_text(value: Value, depth: int = 0) -> bool:
         if value.func.name == "replace" and value.args and _PLACEHOLDER.match(text_of(value.args[0]) or ""):
             return True
         return value.func.name in _STAYS_TEXT and (
-            is_text(base, depth + 1) or (isinstance(base, (Name, Attr, Item)) and value.func.name != "replace")
+            is_text(base, depth + 1, seen) or (isinstance(base, (Name, Attr, Item)) and value.func.name != "replace")
         )
     if isinstance(value, Call) and isinstance(value.func, Name) and value.args:
         last = value.func.dotted.rsplit(".", 1)[-1]
         if last in ("dedent", "str", "cleandoc", "Template", *TEMPLATE_CLASSES) or last.endswith("Prompt"):
-            return is_text(value.args[0], depth)
+            return is_text(value.args[0], depth, seen)
     if isinstance(value, Call) and isinstance(value.func, Name):
         return value.func.dotted.endswith((".format", ".render", ".substitute", ".safe_substitute"))
     return False
