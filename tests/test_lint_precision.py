@@ -380,3 +380,19 @@ def grow(state, llm, history):
 )
 def test_what_a_thing_that_was_drawn_elsewhere_carries_may_be_the_same_for_all(code, word):
     assert severities({"tree.py": code}, "PFX108") == {word}
+
+
+@pytest.mark.parametrize(
+    ("method", "word"),
+    [("simulate_tool", set()), ("run", set()), ("make_tool", {"error"}), ("load", {"error"}), ("tool_result", set())],
+)
+def test_what_a_tool_gave_is_no_tool(method, word):
+    code = (
+        "from concurrent.futures import as_completed\n\nclass ToolBox:\n"
+        f"    def {method}(self, call):\n        return call\n"
+        "    def all_tools(self, calls, pool):\n        out = []\n        if len(calls) > 1:\n"
+        f"            jobs = [pool.submit(self.{method}, call) for call in calls]\n"
+        "            for job in as_completed(jobs):\n                out.append(job.result())\n"
+        f"        else:\n            out.append(self.{method}(calls[0]))\n        return out\n"
+    )
+    assert severities({"tools.py": code}, "PFX304") - {"info"} == word

@@ -66,4 +66,6 @@ def _elements(value: Loop | Star | Elem | Seq | Join | Either) -> tuple[Value, .
 
 def _makes_tool(call: Call) -> bool:
     path = dotted(call.func) or (call.func.name if isinstance(call.func, Attr) else "")
-    return any("tool" in words(part) and not words(part) & _OF_CALLS for part in path.split(".")[-2:])
+    owner, _, last = path.rpartition(".")
+    said = words(last) if "tool" in words(last) else words(owner.rpartition(".")[2])  # a method says it, else its class
+    return "tool" in said and not (said | words(last)) & _OF_CALLS
