@@ -185,8 +185,8 @@ def configured(
         ignore=found.ignore if ignore is None else tuple(ignore),
         min_tokens=found.min_tokens if min_tokens is None else min_tokens,
         fail_on=fail_on or found.fail_on,
-        baseline=found.baseline if baseline is None else os.fspath(baseline),
-        rules=found.rules if rules is None else os.fspath(rules),
+        baseline=found.baseline if baseline is None else _here(baseline),
+        rules=found.rules if rules is None else _here(rules),
     )
 
 
@@ -211,6 +211,9 @@ def _options(options: Options, choices: Choices) -> Options:
     unknown = said.keys() - Choices.__annotations__.keys()
     if unknown:
         raise TypeError(f"analyze() got an unexpected keyword argument {min(unknown)!r}")
+    for name in ("engines", "by", "what_if", "source"):
+        if isinstance(said.get(name), str):
+            said[name] = (said[name],)
     if isinstance(said.get("marks"), str):
         said["marks"] = spots.parse(said["marks"])
     of_server = isinstance(said.get("capacity"), str)
@@ -242,6 +245,11 @@ def _versus(old: Mapping[str, Any], result: Analysis, name: str) -> Analysis:
     from prefixlint import versus
 
     return replace(result, versus=versus.compare(old, result, name))
+
+
+def _here(name: Name) -> str:
+    """Give a path that was named where the command runs; what is not there may lie below the project's root."""
+    return str(Path(name).absolute()) if Path(name).exists() else os.fspath(name)
 
 
 def _path(name: Name | None) -> str | None:

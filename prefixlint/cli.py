@@ -52,6 +52,16 @@ class _Lazy(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, _, text) in _COMMANDS.items()])
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the command line; a help text that cannot be written is told like a result that cannot."""
+        try:
+            return super().main(*args, **extra)
+        except OSError as error:
+            from prefixlint import console
+
+            console.complain(console.unwritten(error))
+            raise SystemExit(2) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; what a wrong word of the command line is quoted as must not be obeyed by a terminal."""
         try:

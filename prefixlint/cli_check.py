@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from prefixlint import cliparts, console
+from prefixlint import cliparts, console, wording
 from prefixlint.errors import UsageError
 
 if TYPE_CHECKING:
@@ -99,6 +99,9 @@ def _fix(result: CheckResult, run: Any, options: dict[str, Any]) -> CheckResult:
     fixed = fix.apply(
         result.findings, result.files, lambda files: run(dict(files)).findings, unsafe=options["unsafe_fixes"]
     )
+    if not fixed.applied and not options["quiet"]:
+        more = "" if options["unsafe_fixes"] else "; --unsafe-fixes tries those that change what a model reads"
+        click.echo(f"no fix for any of the findings{more}", err=True)
     if options["diff_"]:
         console.emit(fix.diff(result.files, fixed.files), options["output"])
         return result
@@ -106,7 +109,7 @@ def _fix(result: CheckResult, run: Any, options: dict[str, Any]) -> CheckResult:
         with console.writing(str(result.root / path)) as file:
             file.write(data)
     if fixed.applied and not options["quiet"]:
-        click.echo(f"{len(fixed.applied)} fixed in {len(fixed.files)} files", err=True)
+        click.echo(f"{len(fixed.applied):,} fixed in {wording.many(len(fixed.files), 'file')}", err=True)
     fresh: CheckResult = run()
     return fresh
 
@@ -128,6 +131,10 @@ def _add_ignores(result: CheckResult, run: Any, config: LintConfig, reason: str)
 
 def _show(result: CheckResult, options: dict[str, Any]) -> None:
     from prefixlint import checkforms
+
+    # an earlier result may lie among the data files that are read
+    sources = (str(result.root / path) for path in result.files if not path.endswith((".json", ".html", ".md")))
+    cliparts.keep_apart(sources, options["output"])
 
     said = checkforms.shown(result, options["report"], console.look(options), statistics=options["statistics"])
     console.emit(said, options["output"])

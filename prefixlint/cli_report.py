@@ -32,6 +32,7 @@ def report(run: str, **settings: Any) -> None:
     """
     from prefixlint import saved
 
+    cliparts.keep_apart([run], settings["output"])
     result = saved.load(run, sys.stdin.buffer)
     form = settings["report"]
     kind = _kind(run, str(result["schema"]))

@@ -41,6 +41,14 @@ def report_formats() -> tuple[str, ...]:
     return (*(name for name in FORMATS if name in found), *sorted(found.difference(FORMATS)))
 
 
+def keep_apart(read: Iterable[str], output: str | None) -> None:
+    """Refuse a result that would replace what it is made of."""
+    if output is None or output.startswith("/dev/"):
+        return
+    if os.path.realpath(output) in {os.path.realpath(path) for path in read}:
+        raise UsageError(f"{output} is what is read", slug="output-is-input", hint="choose another file")
+
+
 def completing(names: Callable[[], Iterable[str]]) -> Any:
     """Give what completes a word of the command line from names, which are asked for only then."""
 

@@ -49,7 +49,7 @@ def output_options(formats: tuple[str, ...], default: str = "text") -> Callable[
                 type=click.Choice(("auto", "always", "never")),
                 default="auto",
                 show_default=True,
-                help="Colour in text; auto: on a terminal, unless NO_COLOR is set.",
+                help="Colour in text; auto: on a terminal without NO_COLOR or TERM=dumb.",
             ),
             click.option("-v", "--verbose", is_flag=True, help="Show every row of long tables."),
             click.option("-q", "--quiet", is_flag=True, help="No progress and no remarks on stderr."),
@@ -141,7 +141,8 @@ def wants_color(choice: str, output: str | None) -> bool:
     """Decide on colour: the option, then NO_COLOR, then whether stdout is a terminal."""
     if choice != "auto":
         return choice == "always"
-    return output is None and not os.environ.get("NO_COLOR") and bool(sys.stdout) and sys.stdout.isatty()
+    unable = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return output is None and not unable and bool(sys.stdout) and sys.stdout.isatty()
 
 
 def width() -> int:
@@ -229,9 +230,16 @@ def _stdout() -> Iterator[Any]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        # what is still in the buffer cannot be written either, and must not be tried again at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise _cannot_write("standard output", error) from error
+        raise unwritten(error) from error
+
+
+def unwritten(error: OSError) -> UsageError:
+    """Give the error of a standard output that takes no more, and leave it.
+
+    What is still in its buffer cannot be written either, and must not be tried again at exit.
+    """
+    _leave_pipe()
+    return _cannot_write("standard output", error)
 
 
 @contextlib.contextmanager
@@ -281,7 +289,7 @@ class Progress:
 
     def __init__(self, *, quiet: bool) -> None:
         self._bar: Any = None
-        self._shown = not quiet and sys.stderr.isatty()
+        self._shown = not quiet and bool(sys.stderr) and sys.stderr.isatty()
 
     def __call__(self, done: int, total: int | None) -> None:
         """Show that `done` bytes of `total` (None: unknown) were read."""

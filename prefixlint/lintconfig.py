@@ -73,8 +73,12 @@ def find(root: Path, explicit: str | None = None) -> LintConfig:
 def _read(path: Path, *, whole: bool) -> LintConfig:
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}", slug="config-unreadable") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: {error}", slug="config-unreadable") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deeply to be read", slug="config-unreadable") from None
     table: Any = data
     for name in () if whole else ("tool", "prefixlint"):
         table = table.get(name, {})

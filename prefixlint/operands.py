@@ -31,15 +31,20 @@ def load(name: str, *, rendered: bool = False) -> Request:
         if found is None:
             raise UsageError(f"{path} has no request at line {wording.numbered(line, part)}", slug="no-such-line")
         return found
-    _exists(name)
+    # a pipe, as `<(command)` is one, can be read once
+    piped = Path(name).read_bytes() if os.path.exists(name) and Path(name).is_fifo() else None  # noqa: PTH110
+    if piped is None:
+        _exists(name)
     try:
-        requests = [item for item in logs.read([name]) if isinstance(item, Request)]
+        read = logs.read([name]) if piped is None else logs.read(["-"], stdin=io.BytesIO(piped))
+        requests = [replace(item, path=name) for item in read if isinstance(item, Request)]
     except PrefixlintError:
         requests = []
     # a log of plain prompts has one in each line; a file that is compared as a whole is one prompt
     if requests and not any(request.format == "plain" for request in requests):
         return requests[0]
-    return Request(name, 1, Text(Path(name).read_text(encoding="utf-8", errors="replace"), rendered), "text")
+    text = (Path(name).read_bytes() if piped is None else piped).decode("utf-8", "replace")
+    return Request(name, 1, Text(text, rendered), "text")
 
 
 def place(name: str) -> tuple[str, int, int] | None:
@@ -83,5 +88,7 @@ def at_hand(value: Any, name: str) -> Request:
 
 
 def _exists(path: str) -> None:
-    if not os.path.isfile(path):  # noqa: PTH113 - unlike Path.is_file, False for a long name
-        raise NoInputError(f"{path}: no such file", slug="no-input", hint="a file, or LOG#LINE")
+    if os.path.isfile(path):  # noqa: PTH113 - unlike Path.is_file, False for a long name
+        return
+    what = "no file but a folder or a device" if os.path.exists(path) else "no such file"  # noqa: PTH110
+    raise NoInputError(f"{path}: {what}", slug="no-input", hint="a file, or LOG#LINE")

@@ -115,7 +115,9 @@ def find(name: str, known: Mapping[str, Rule] | None = None) -> Rule:
     names = [word for rule in known.values() for word in (rule.code, rule.name)]
     near = difflib.get_close_matches(name, names, 1)
     raise UsageError(
-        f"no rule is called {name!r}", slug="unknown-rule", hint=f"did you mean {near[0]}?" if near else None
+        f"no rule is called {name!r}",
+        slug="unknown-rule",
+        hint=f"did you mean {near[0]}?" if near else "prefixlint rule lists them",
     )
 
 

@@ -19,6 +19,8 @@ def load(path: str, stdin: BinaryIO | None = None) -> dict[str, Any]:
     NoInputError where there is no such file, UsageError where it holds something else.
     """
     try:
+        if path != "-" and Path(path).is_char_device():
+            raise UsageError(f"{path} is a device, which may never end", slug="bad-result", hint=_HINT)
         data = stdin.read() if path == "-" and stdin is not None else Path(path).read_bytes()
     except FileNotFoundError as error:
         raise NoInputError(f"{path}: no such file", slug="no-input", hint=_HINT) from error
@@ -39,8 +41,9 @@ def read_as(kind: str) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, AttributeError, ValueError, IndexError, ArithmeticError) as error:
+        lacks = f"no {error.args[0]}" if isinstance(error, KeyError) else type(error).__name__
         raise UsageError(
-            f"the saved result lacks what its schema says: {type(error).__name__}",
+            f"the saved result lacks what its schema says: {lacks}",
             slug="bad-result",
             hint=f"prefixlint schema {kind} shows what it must hold",
         ) from error

@@ -25,6 +25,9 @@ _IGNORE = re.compile(
     rb"(?:#|//|\{#-?|<!--)[ \t]*prefixlint:[ \t]*ignore(?:\[(?P<codes>[^\]\r\n]*)\])?[ \t:]*"
     rb"(?P<reason>[^\r\n]*?)[ \t]*(?:-?#\}|-->)?[ \t]*(?:\r?\n|\Z)"
 )
+_MISSPELT = re.compile(
+    rb"(?:#|//|\{#-?|<!--)[ \t]*prefixlint:[ \t]*(?!ignore)[A-Za-z]{1,20}[ \t]*(?:[\[(=:][ \t]*)*PFX\d"
+)
 _END_OF_STRING = re.compile(rb"(?:\\n.*|\",?)\Z")
 
 BROKEN = Rule(
@@ -81,6 +84,10 @@ def ignores(path: str, data: bytes, rules: Mapping[str, Rule]) -> tuple[list[Ign
             broken.append(_complaint(BROKEN, span, what))
         else:
             found.append(Ignore(span, line, frozenset(codes), reason))
+    for match in _MISSPELT.finditer(data):
+        if not (path.endswith(".py") and _in_string(data, match.start())):
+            span = Span(path, match.start(), match.end() + 2)
+            broken.append(_complaint(BROKEN, span, "write `prefixlint: ignore[PFX101] reason`; this silences nothing"))
     return found, broken
 
 

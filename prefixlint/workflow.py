@@ -15,7 +15,7 @@ def command(name: str, fields: Mapping[str, str], message: str) -> str:
 
 
 def _escaped(text: str, more: str) -> str:
-    """Escape what ends a command, or would begin a second one."""
+    """Escape what ends a command or would begin a second one, and what the terminal that shows a job's log obeys."""
     for character in ("%", "\r", "\n", *more):
         text = text.replace(character, f"%{ord(character):02X}")
-    return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

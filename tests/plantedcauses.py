@@ -340,6 +340,16 @@ def _listed(ordered):
     return change
 
 
+def _listed_within(line, *, ordered):
+    def change(body, turn):
+        items = ["seat map", "loyalty_points", "live-weather", "refund form", "group rates"]
+        turn.rng.shuffle(items)
+        shown = ", ".join(sorted(items) if ordered else items)
+        _system(body)["content"] = f"{line.format(shown)}\n{_system(body)['content']}"
+
+    return change
+
+
 def _attachment(url):
     def change(body, turn):
         first = body["messages"][1]
@@ -446,7 +456,13 @@ CAUSES: dict[str, list[Way]] = {
         Way(_tool_json, part=0),
         Way(_settings(ordered=False), _settings(ordered=True)),
     ],
-    "PFX301": [Way(_listed(ordered=False), _listed(ordered=True))],
+    "PFX301": [
+        Way(_listed(ordered=False), _listed(ordered=True)),
+        *(
+            Way(_listed_within(line, ordered=False), _listed_within(line, ordered=True))
+            for line in ("Features enabled: {}", "The guest may use {}. Use them well.", "Switched on: [{}] (all)")
+        ),
+    ],
     "PFX303": [
         _reserialised(sort_keys=True, separators=(",", ":")),
         _reserialised(separators=(",", ":")),

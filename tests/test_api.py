@@ -183,3 +183,8 @@ def test_errors_are_of_one_kind():
             call()
         assert caught.value.slug
         assert caught.value.exit_code in (2, 3)
+
+
+def test_one_name_is_as_good_as_a_list_of_one():
+    bodies = [{"model": "m", "messages": [{"role": "user", "content": "It is noon."}]}] * 2
+    assert [one.engine for one in analyze(bodies, engines="vllm").engines] == ["vllm"]

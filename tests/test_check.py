@@ -86,6 +86,10 @@ def test_files_without_prompts_are_fine(project):
         ("  # prefixlint: ignore[PFX104]", {"PFX104", "PFX001"}, set()),
         ("  # prefixlint: ignore it is wanted", {"PFX104", "PFX001"}, set()),
         ("  # prefixlint: ignore[PFX101] the clock is wanted", {"PFX104", "PFX002"}, set()),
+        ("  # prefixlint: ignor[PFX104] it is wanted", {"PFX104", "PFX001"}, set()),
+        ("  # prefixlint: disable=PFX104", {"PFX104", "PFX001"}, set()),
+        ("  # prefixlint: Ignore[PFX104] it is wanted", {"PFX104", "PFX001"}, set()),
+        ("  # prefixlint: see rule PFX104", {"PFX104"}, set()),
         ("  # prefixlint: ignore[PFX9] no such rule", {"PFX104", "PFX001"}, set()),
     ],
 )

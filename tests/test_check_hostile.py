@@ -267,3 +267,49 @@ def test_branches_that_leave_a_name_many_times_take_no_time(line):
     _, errors = findings({"app.py": code})
     assert not errors
     assert time.process_time() - start < 3, "it took a minute where each branch was looked at again"
+
+
+def test_a_source_is_not_replaced_by_the_report(project):
+    put(project, "clock.j2", "You are a careful assistant. It is {{ now() }}. " + "Answer in one sentence. " * 20)
+    before = (project / "clock.j2").read_bytes()
+    done = CliRunner().invoke(main, ["check", "--no-cache", "clock.j2", "-o", "clock.j2"])
+    assert done.exit_code == 2
+    assert "output-is-input" in done.stderr
+    assert (project / "clock.j2").read_bytes() == before
+
+
+def test_a_report_in_the_project_can_be_written_again(project):
+    put(project, "clock.j2", "You are a careful assistant. It is {{ now() }}. " + "Answer in one sentence. " * 20)
+    for _ in range(2):
+        done = CliRunner().invoke(main, ["check", "--no-cache", "--format", "json", "-o", "old.json"])
+        assert done.exit_code == 1, done.stderr
+
+
+def test_a_baseline_is_looked_for_where_the_command_runs(project, monkeypatch):
+    put(project, "pyproject.toml", "")
+    put(project, "sub/clock.j2", "You are a careful assistant. It is {{ now() }}. " + "Answer in one sentence. " * 20)
+    monkeypatch.chdir(project / "sub")
+    CliRunner().invoke(main, ["check", "--no-cache", "--format", "json", "-o", "old.json"])
+    assert CliRunner().invoke(main, ["check", "--no-cache", "--baseline", "old.json"]).exit_code == 0
+    monkeypatch.chdir(project)
+    assert CliRunner().invoke(main, ["check", "--no-cache", "--baseline", "sub/old.json"]).exit_code == 0
+
+
+def test_a_file_name_with_escapes_is_harmless_in_annotations(project):
+    put(project, "a\x1b[31m\u202e.j2", "You are careful. It is {{ now() }}. " + "Answer in one sentence. " * 20)
+    done = CliRunner().invoke(main, ["check", "--no-cache", "--format", "github"])
+    assert "\\x1b[31m\\u202e.j2" in done.output
+    assert "\x1b" not in done.output
+
+
+def test_a_configuration_that_is_nested_too_deep_is_told(project):
+    put(project, "prefixlint.toml", "select = " + "[" * 5000)
+    done = CliRunner().invoke(main, ["check", "--no-cache"])
+    assert (done.exit_code, "nested too deeply" in done.stderr) == (2, True)
+
+
+def test_what_cannot_be_fixed_is_told(project):
+    put(project, "clock.j2", "You are careful. It is {{ now() }}, as said. " + "Answer in one sentence. " * 20)
+    done = CliRunner().invoke(main, ["check", "--no-cache", "--diff"])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "no fix for any of the findings" in done.stderr

@@ -231,3 +231,59 @@ def test_a_wrong_word_is_shown_and_not_obeyed(command, words):
     assert done.exit_code != 0
     assert done.stderr
     assert not set("\x1b\u202e\x9b") & set(done.output)
+
+
+@pytest.mark.skipif(not Path("/dev/zero").is_char_device(), reason="this system has no endless device")
+@pytest.mark.parametrize("words", [("analyze", "/dev/zero"), ("report", "/dev/zero"), ("analyze", "/dev/full")])
+def test_a_device_that_never_ends_is_not_read(words):
+    result = run(*words)
+    assert (result.exit_code, "may never end" in result.stderr) == (2, True)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+@pytest.mark.parametrize("word", ["--help", "--version"])
+def test_a_help_text_that_cannot_be_written_is_told_in_words(word):
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "prefixlint", word], stdout=full, stderr=subprocess.PIPE, check=False, text=True
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error[cannot-write]")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_closed_stderr_costs_no_result(log):
+    script = 'exec "$0" -m prefixlint analyze "$1" 2>&-'
+    done = subprocess.run(["sh", "-c", script, sys.executable, log], capture_output=True, check=False, text=True)
+    assert done.returncode == 0
+    assert "hit rate" in done.stdout
+
+
+def test_an_address_with_a_password_is_refused_and_not_shown(log):
+    result = run("verify", log, "--url", "http://someone:hush-hush@127.0.0.1:1")
+    assert result.exit_code == 2
+    assert "bad-url" in result.stderr
+    assert "hush" not in result.output
+
+
+def test_a_saved_result_is_not_replaced_by_what_is_made_of_it(log, tmp_path):
+    saved = tmp_path / "run.json"
+    run("analyze", log, "--format", "json", "-o", saved)
+    before = saved.read_bytes()
+    assert "output-is-input" in run("report", saved, "--format", "markdown", "-o", saved).stderr
+    assert saved.read_bytes() == before
+
+
+def test_a_folder_without_files_is_not_taken_for_no_argument(tmp_path):
+    result = run("analyze", tmp_path)
+    assert (result.exit_code, "no file was found" in result.stderr) == (3, True)
+
+
+def test_a_terminal_that_shows_no_colour_gets_none(monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert console.wants_color("auto", None)
+    monkeypatch.setenv("TERM", "dumb")
+    assert not console.wants_color("auto", None)
+    assert console.wants_color("always", None)

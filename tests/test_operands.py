@@ -1,6 +1,8 @@
 """What may be handed to commands that compare: names of requests, and values at hand."""
 
 import json
+import os
+import threading
 
 import pytest
 
@@ -70,3 +72,17 @@ def test_values_at_hand():
 def test_bodies_of_other_dialects():
     claude = {"model": "claude-sonnet-4-5", "max_tokens": 5, "system": "s", "messages": chat("x")["messages"]}
     assert at_hand(claude, "A").format == "anthropic-messages"
+
+
+def test_a_pipe_is_read_once_and_a_folder_is_called_one(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for written, found in (("It is noon.", "It is noon."), (json.dumps(chat("one")), None)):
+        writer = threading.Thread(target=pipe.write_text, args=(written,))
+        writer.start()
+        request = load(str(pipe))
+        writer.join()
+        assert request.path == str(pipe)
+        assert request.content == Text(found, False) if found else request.content.messages[0]["content"] == "one"
+    with pytest.raises(NoInputError, match="a folder"):
+        load(str(tmp_path))

@@ -27,6 +27,10 @@ _ALONE = 200  # characters of a line that only one of two texts has, in which a 
 _LISTED = 60  # lines of a list that are looked through for another order
 
 
+_ITEM_BEGUN = re.compile(r"(?:[^\s,;|:()\[\]{}][^,;|:\n()\[\]{}]*)?\Z")
+_ITEMS = re.compile(r"(?:[^,;|\n()\[\]{}.]|\.(?=\S))+(?:[,;|](?:[^,;|\n()\[\]{}.]|\.(?=\S))+)+")
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """One difference of two texts: kind, where it begins, the two values, each a `Piece` of its text.
@@ -165,6 +169,12 @@ def classify(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, int]
         lead = _lead(later, start + shift)
         before, after = piece(earlier, start, end), piece(later, start + shift, end + shift)
         return Place("order", j, before, after, lead), end, end + shift
+    items = _same_items(earlier, i, later, j)
+    if items is not None:
+        start, end_a, end_b = items
+        lead = _lead(later, start + j - i)
+        before, after = piece(earlier, start, end_a), piece(later, start + j - i, end_b)
+        return Place("order", j, before, after, lead), end_a, end_b
     ours, theirs = _Around(earlier, i), _Around(later, j)
     for kind, signs, form in _FORMS:
         a = ours.covering(form, signs)
@@ -348,6 +358,19 @@ def _same_lines(earlier: str, i: int, later: str, j: int) -> tuple[int, int] | N
     return None
 
 
+def _same_items(earlier: str, i: int, later: str, j: int) -> tuple[int, int, int] | None:
+    """Find a list within a line that is in another order in the other text: (start, its end in each text)."""
+    begun = _ITEM_BEGUN.search(earlier, max(0, i - _BACK), i)
+    whole = len(begun[0]) if begun is not None else 0
+    for back in {whole, j - _word_start(later, j)}:  # the first item may stand behind words
+        found = [_ITEMS.match(text, at - back, at + REACH) for text, at in ((earlier, i), (later, j)) if at >= back]
+        if len(found) < 2 or found[0] is None or found[1] is None or earlier[i - back : i] != later[j - back : j]:
+            continue
+        if _shuffled(found[0][0], found[1][0]):
+            return i - back, found[0].end(), found[1].end()
+    return None
+
+
 def _same_json(earlier: str, i: int, later: str, j: int) -> tuple[str, int, int, int] | None:
     """Find JSON around a difference that means the same in both texts: ("json", start, end, end)."""
     back = common_prefix(earlier[max(0, i - _JSON_BACK) : i][::-1], later[max(0, j - _JSON_BACK) : j][::-1])
@@ -442,7 +465,7 @@ def _is_addressed(value: str, text: str) -> bool:
 
 def _shuffled(before: str, after: str) -> bool:
     """Tell whether both hold the same lines, or the same listed words, in another order."""
-    for cut in ("\n", ",", " "):
+    for cut in ("\n", ",", ";", "|", " "):
         a, b = ([p.strip(" -*•.;\n\t") for p in t.split(cut)] for t in (before, after))
         if 2 <= len(a) == len(b) <= 2000 and a != b and sorted(a) == sorted(b):
             return True

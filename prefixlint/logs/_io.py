@@ -6,6 +6,7 @@ reader keeps what was readable.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
@@ -130,9 +131,13 @@ def open_raw(path: str, stdin: BinaryIO | None, spools: Spools) -> BinaryIO:
         return _Shared(spools.keep(path, spools.files[path]))
     if path == STDIN:
         return _Shared(spools.keep(path, stdin if stdin is not None else sys.stdin.buffer))
-    if stat.S_ISREG(Path(path).stat().st_mode):
+    status = Path(path).stat()
+    if stat.S_ISREG(status.st_mode):
         return Path(path).open("rb", buffering=0)
     with Path(path).open("rb") as pipe:
+        endless = stat.S_ISCHR(status.st_mode) and not pipe.isatty()
+        if endless and status.st_rdev != Path(os.devnull).stat().st_rdev:
+            raise OSError(errno.ENODEV, "a device, which may never end")
         return _Shared(spools.keep(path, pipe))
 
 

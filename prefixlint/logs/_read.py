@@ -114,7 +114,7 @@ def _progress(
 def _nothing(skips: list[Skip]) -> LogRefusedError | NoInputError:
     """Say why no input gave any request."""
     if not skips or all(skip.slug in ("not-found", "empty-file") for skip in skips):
-        first = f"{skips[0].path}: {skips[0].reason}" if skips else "no file was given"
+        first = f"{skips[0].path}: {skips[0].reason}" if skips else "no file was found"
         return NoInputError(first, slug=skips[0].slug if skips else "not-found", hint="give files, folders, globs or -")
     worst = next((skip for skip in skips if _recipes.hint(skip.slug)), skips[0])
     where = f"{worst.path}, line {worst.line}" if worst.line else worst.path

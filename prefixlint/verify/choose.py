@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from prefixlint.errors import UsageError
-from prefixlint.verify import devices, embedded, launch
+from prefixlint.verify import devices, embedded, launch, wire
 from prefixlint.verify.launch import Launch, Running
 
 _ALTERNATIVES = "--cpu (no GPU needed), --url URL of a running server, or --launch COMMAND"
@@ -87,6 +87,8 @@ def _check(wanted: Wanted) -> None:
     named = [
         name for name, value in (("--gpu", wanted.gpu), ("--cpu", wanted.cpu), ("--launch", wanted.command)) if value
     ]
+    if wanted.url is not None:
+        wire.checked(wanted.url)
     if wanted.url is not None and wanted.command is None:
         named.append("--url")
     if len(named) > 1:

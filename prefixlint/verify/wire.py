@@ -384,6 +384,11 @@ class _Taken:
         return Streamed(self.status, sent, self.events, done, overhead, self.failure, self.body)
 
 
+def checked(url: str) -> None:
+    """Raise UsageError where a URL is none, or holds a user or password, which must not be shown."""
+    _parsed(url)
+
+
 def _parsed(url: str) -> tuple[str, bool, str, int, str]:
     """Take a URL apart: how it is shown, whether TLS, host, port, and the path before the routes."""
     hint = "like http://127.0.0.1:8000"

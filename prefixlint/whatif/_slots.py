@@ -13,7 +13,7 @@ from prefixlint.bodies import common_prefix
 from prefixlint.logrules import _spans
 
 FREE = frozenset({"text", "retrieval", "environment", "order"})
-"""Kinds of value that are running text: their ends are where lines end."""
+"""Kinds of value that are running text: their ends are where lines end, but those of a list within a line."""
 
 _LABEL = 40  # characters before a value, in its line, that say what it is
 _JOIN = 4  # characters; shorter text between two values is found anywhere
@@ -55,7 +55,7 @@ class Template:
             last = stop == len(self.text) and other_stop == len(other)
             slot = place.kind in wanted.kinds and (wanted.end is None or wanted.end == last)
             begin, end = stop - len(place.before), stop
-            if slot and place.kind in FREE:
+            if slot and place.kind in FREE and (place.kind != "order" or "\n" in place.before):
                 begin, end = self._widened(begin, end)
             if slot and not (place.before and place.after):
                 self.empty.add(begin)

@@ -19,7 +19,7 @@ from prefixlint.whatif._turn import Turn
 CODES = frozenset({"PFX301", "PFX302"})
 ORDER = 10
 
-_CUTS = ("\n", ", ", ",", " ")
+_CUTS = ("\n", ", ", ",", "; ", " | ", " ")
 
 
 @dataclass(slots=True)
@@ -72,7 +72,14 @@ def _key(value: str) -> tuple[str, ...]:
     except (ValueError, RecursionError):
         pass
     cut = next((cut for cut in _CUTS if value.count(cut)), None)
-    return ("text", value) if cut is None else ("list", *sorted(part.strip(" -*•.;\n\t") for part in value.split(cut)))
+    if cut is None:
+        return ("text", value)
+    items = value.split(cut)
+    lead = behind = ""
+    if cut != "\n":  # a list within a line, of which the rest may say what it lists
+        lead, _, items[0] = items[0].rpartition(": ")
+        items[-1], _, behind = items[-1].partition(". ")
+    return ("list", lead, behind, *sorted(part.strip(" -*•.;\n\t") for part in items))
 
 
 def learn(codes: frozenset[str], pairs: Sequence[Example], others: frozenset[str]) -> _Ordered | None:
