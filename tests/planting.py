@@ -9,7 +9,7 @@ the tokens that the mended log has cached and this one has not, as far as this o
 import json
 import random
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from plantedcauses import CAUSES, Turn, deep
 from plantedtext import NOUNS, TOPICS, VERBS, sentence, words
@@ -21,6 +21,8 @@ from prefixlint import pipeline
 class Planted:
     """A log of `size` requests. `codes` are the causes of each faulty family, joined by `+` where it has several.
 
+    They begin at about request `begins`, and one of `spared` conversations has none (0: each has them).
+
     `skip` are causes that are left out; `clean` is the number of families without one.
     """
 
@@ -29,9 +31,11 @@ class Planted:
     size: int
     skip: frozenset = frozenset()
     clean: int = 2
+    begins: int = 0
+    spared: int = 0
 
     def without(self, *codes):
-        return Planted(self.seed, self.codes, self.size, self.skip | set(codes), self.clean)
+        return replace(self, skip=self.skip | set(codes))
 
     def mended(self):
         return self.without(*{code for kind in self.codes for code in kind.split("+")})
@@ -46,7 +50,7 @@ class Planted:
     def _requests(self):
         rng = random.Random(self.seed)
         kinds = [*self.codes, *[None] * self.clean]
-        families = [_Family(kind, rng.randrange(1 << 30), number, self.skip) for number, kind in enumerate(kinds)]
+        families = [_Family(kind, rng.randrange(1 << 30), number, self) for number, kind in enumerate(kinds)]
         live = []
 
         def opened(step):
@@ -67,10 +71,11 @@ class Planted:
 
 
 class _Family:
-    def __init__(self, kind, seed, number, skip):
+    def __init__(self, kind, seed, number, planted):
         rng = random.Random(seed)
         codes = kind.split("+") if kind else ()
-        self.ways = [(rng.choice(CAUSES[code]), code in skip) for code in codes]
+        self.ways = [(rng.choice(CAUSES[code]), code in planted.skip) for code in codes]
+        self.begins, self.spared = planted.begins, planted.spared
         self.system = (
             f"You serve the {TOPICS[number % len(TOPICS)]} desk {'abcdefghij'[number % 10] * 3}.\n"
             + "\n".join(f"- {sentence(rng)}" for _ in range(40))
@@ -103,6 +108,8 @@ class _Family:
 
     def _built(self, body, number, step, noise, talk, memo):
         body = deep(body)
+        if step + number < self.begins or (self.spared and talk % self.spared == 0):
+            return body
         for way, mended in self.ways:
             change = way.mended if mended else way.plant
             if change is not None:

@@ -55,6 +55,20 @@ def test_some_causes_of_random_kinds_in_one_file(seed, tmp_path):
     right(planting.planted(seed, 300), tmp_path)
 
 
+PARTLY = [
+    (("PFX101", "PFX202", "PFX304", "PFX404"), {"begins": 120}),
+    (("PFX101", "PFX202", "PFX304", "PFX404"), {"spared": 3}),
+    (("PFX105", "PFX110", "PFX302", "PFX402"), {"begins": 120}),
+    (("PFX105", "PFX110", "PFX303", "PFX402"), {"spared": 3}),
+]
+
+
+@pytest.mark.parametrize(("codes", "where"), PARTLY, ids="+".join)
+def test_causes_of_some_requests_are_found_and_cost_what_they_cost(codes, where, tmp_path):
+    """They begin late, or spare some conversations."""
+    right(Planted(11, codes, 260, clean=1, **where), tmp_path)
+
+
 PAIRS = [("PFX304", "PFX101"), ("PFX104", "PFX402"), ("PFX106", "PFX303")]
 
 

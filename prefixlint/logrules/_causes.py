@@ -45,6 +45,7 @@ class _Cause:
     requests: int = 0
     turns: int = 0
     siblings: int = 0
+    paired: bool = False
     pairs: int = 0
     sure: int = 0
     mild: bool = True
@@ -127,6 +128,7 @@ class Causes:
     def _count(self, cause: _Cause, hit: Hit, earlier: View | None, *, family: int, track: int | None) -> None:
         cause.requests += 1
         cause.turns += hit.same
+        cause.paired = cause.paired or earlier is not None
         cause.siblings += not hit.same
         cause.sure = max(cause.sure, hit.sure)
         cause.mild = cause.mild and hit.mild
@@ -155,7 +157,7 @@ class Causes:
     def _expected(self, cause: _Cause) -> bool:
         """Tell whether a cause is no fault: a constant, a new version, one of a few tasks."""
         hit = cause.hit
-        if hit.key[-1] == "single" or (hit.code == "PFX109" and hit.before == ""):
+        if hit.code in ("PFX109", "PFX110") and not cause.paired:
             others = any(other.hit.code == hit.code and other is not cause for other in self._pairwise())
             return others or (cause.requests > 1 and len(cause.values) == 1 and hit.code == "PFX110")
         if hit.code == "PFX307" and not cause.turns:
@@ -168,7 +170,7 @@ class Causes:
         return False
 
     def _pairwise(self) -> Iterator[_Cause]:
-        return (c for c in self._causes.values() if c.hit.before)
+        return (c for c in self._causes.values() if c.paired)
 
     def _new_version(self, cause: _Cause) -> bool:
         """Tell whether all requests before had one state and none has it again: a deployment, not a habit."""

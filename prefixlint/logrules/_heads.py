@@ -271,9 +271,11 @@ def _system_hit(place: Place, later: View, number: int, *, marked: bool, same: b
     kind, sure, mild = place.kind, 3, False
     tail = place.tail + (1 if same and later.messages else 0)
     code = CODES.get(kind)
-    if kind == "identity" and same:
+    if kind == "identity" and same and place.before and place.after:
         code, kind = "PFX104", "random"
     if code is None:
+        if not (same or (place.before and place.after)):
+            return None  # that some requests have it and others not does not show that it changes
         static = not same and place.tail >= _STATIC
         if not same and not static and not marked:
             return None
@@ -301,7 +303,8 @@ def _lead(place: Place, text: str) -> str:
     if place.kind == "header":
         return place.lead.partition(":")[0].strip()
     if place.kind == "identity":  # a line on somebody holds a name, a number, an address: one or all of them differ
-        line = text[text.rfind("\n", 0, place.char) + 1 : place.char]
+        whole = not (place.before and place.after)  # a line that only one of the texts has
+        line = place.lead if whole else text[text.rfind("\n", 0, place.char) + 1 : place.char]
         return line.split(None, 1)[0] if line.strip() else ""
     return " ".join(_DIGITS.sub("", place.lead).split())[-24:]
 
