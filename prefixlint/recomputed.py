@@ -29,6 +29,7 @@ _OPENS = 24  # tokens of a piece in which a message's beginning is looked for
 _NEXT = 3  # pieces behind the last common one in which the texts may still go on alike
 _TAIL = 8  # pieces at the end of a prompt, in which a template opens the answer
 _KEPT = 1024  # segments whose lines are kept
+_STARTS = 8_192  # pieces whose beginning is kept
 _OPENER = 6  # tokens of a piece that opens a thought, at most
 _WHOLE = 32  # tokens; shorter segments are not cut into lines
 _UNKNOWN = 2  # of a token, whether it has a line's end: 0, 1, or this
@@ -64,6 +65,7 @@ class Comparer:
     _breaks: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
     _lines: dict[int, _Text] = field(default_factory=dict)
     _openers: dict[int | bytes, bool] = field(default_factory=dict)
+    _starts: dict[int | bytes, str] = field(default_factory=dict)
 
     def recomputed(
         self, earlier: Ids, later: Ids, shared: int, difference: Difference, *, output: Ids | None = None
@@ -110,7 +112,7 @@ class Comparer:
         opening = difference.opening or ""
         if _opens(ours, 0, opening) < len(ours.keys) and _opens(theirs, 0, opening) < len(theirs.keys):
             return difference
-        whole = _Text(self.segments, list(both.tolist()), self.segments.sizes(both).tolist())
+        whole = _Text(self.segments, list(both.tolist()), self.segments.sizes(both).tolist(), self._starts)
         return None if _opens(whole, 0, opening) < both.size else replace(difference, opening=None)
 
     def _forgotten(self, ours: _Text, theirs: _Text) -> int:
@@ -136,7 +138,7 @@ class Comparer:
 
     def _cut(self, prompt: Ids, both: set[int]) -> _Text:
         """Cut a prompt into its segments, and those that the two prompts do not both have into lines."""
-        text = _Text(self.segments)
+        text = _Text(self.segments, starts=self._starts)
         keys, sizes = text.keys, text.sizes
         for segment, size in zip(prompt.tolist(), self.segments.sizes(prompt).tolist(), strict=True):
             if segment in both or size <= _WHOLE:
@@ -185,15 +187,29 @@ class Comparer:
 
 @dataclass(slots=True)
 class _Text:
-    """The pieces of a prompt from the first differing segment on, as segments or as the tokens of lines."""
+    """The pieces of a prompt from the first differing segment on, as segments or as the tokens of lines.
+
+    `starts` are the beginnings of pieces that were asked for, of all prompts that are compared.
+    """
 
     segments: Segments
     keys: list[int | bytes] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
+    starts: dict[int | bytes, str] = field(default_factory=dict)
 
     def add(self, other: _Text) -> None:
         self.keys += other.keys
         self.sizes += other.sizes
+
+    def start(self, index: int) -> str:
+        """Give the text that a piece begins with."""
+        key = self.keys[index]
+        known = self.starts.get(key)
+        if known is None:
+            if len(self.starts) >= _STARTS:
+                self.starts.clear()
+            known = self.starts[key] = self.segments.decode(self.ids(index)[:_OPENS])
+        return known
 
     def beginning(self, index: int) -> str:
         """Give the text from a piece on, as much as a message's beginning takes up."""
@@ -392,7 +408,7 @@ def _opens(text: _Text, k: int, opening: str) -> int:
     line = opening.partition("\n")[0]
     within = end = len(text.keys)
     for index in range(k, end):
-        start = text.segments.decode(text.ids(index)[:_OPENS])
+        start = text.start(index)
         if line not in start or opening not in text.beginning(index):
             continue
         if start.lstrip().startswith(line):
