@@ -41,7 +41,9 @@ _SALT_BYTES = 32
 @click.option("--chat-template", metavar="FILE", help="Fingerprints: the chat template, instead of the model's own.")
 @click.option("--connect-timeout", type=click.FloatRange(min=0.1), default=30.0, show_default=True, metavar="SECONDS")
 @click.option("--insecure", is_flag=True, help="Do not check the upstream's TLS certificate.")
-@click.option("--how", metavar="NAME", help="Print the settings that make NAME write a log, with what they cost.")
+@click.option(
+    "--how", metavar="NAME", help="Print how NAME (vllm, sglang, openai, …) is made to write a log, and the cost."
+)
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors and loss.")
 @console.guarded
 def record(**settings: Any) -> None:

@@ -40,7 +40,8 @@ MISSES: dict[MissCause, tuple[Reason, str]] = {
     MissCause.TOO_SHORT: ("engine", "prefixes below the engine's minimum"),
     MissCause.UNALIGNED: ("engine", "block rounding and last tokens"),
 }
-"""What each kind of miss says of a rate that moved: the kind of reason, and in words (behind `more` or `fewer`)."""
+"""What each kind of miss says of a rate that moved: the kind of reason, and words (behind `more`, `fewer`, `less`)."""
+_UNCOUNTED = frozenset({MissCause.COLD, MissCause.UNALIGNED})  # of these there is less, not fewer
 
 
 def build(material: Material, account: Account, findings: Sequence[LogFinding]) -> Timeline:
@@ -148,7 +149,7 @@ class _Changes:
                 found.append(self._diverged(before, after, points))
             else:
                 reason, words = MISSES[cause]
-                more = "more" if points < 0 else "fewer"
+                more = "more" if points < 0 else "less" if cause in _UNCOUNTED else "fewer"
                 found.append(Explained(reason, f"{more} {words}", points))
         return found
 

@@ -80,6 +80,12 @@ def test_a_cause_that_ended(tmp_path):
     assert "it ended" in change["reasons"][0]["message"]
 
 
+def test_what_cannot_be_counted_is_less_and_not_fewer(tmp_path):
+    poems = [logged(n, chat(f"Poem {n * 7919}: " + OTHER[n:] * 3, "go")) for n in range(100)]
+    out = analyze(tmp_path, poems + [logged(n, chat(RULES, f"how heavy is {n}?")) for n in range(100, 250)])
+    assert "less text that no earlier request had" in " ".join(out.split())
+
+
 def test_another_mix_of_families(tmp_path):
     fresh = [f"poem {n} " + " ".join(str(n * 7919 + i) for i in range(150)) for n in range(300)]
     rows = [

@@ -86,7 +86,7 @@ def sample(before: Scrape | None, after: Scrape, name: str) -> Sample:
     found = triage.between(before.metrics if before else None, after.metrics, seconds)
     if found is None:
         raise ServerError(
-            f"{name} has metrics, but none of SGLang, vLLM or llama.cpp",
+            f"{name} holds no metrics of SGLang, vLLM or llama.cpp",
             slug="unknown-metrics",
             hint="name the address of the engine itself, not that of a router or of Prometheus",
         )
