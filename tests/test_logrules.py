@@ -503,6 +503,16 @@ def test_a_setting_that_no_prompt_shows_is_not_what_ends_the_prefix(tmp_path):
     assert first == {"PFX101": 2, "PFX504": 0}
 
 
+@pytest.mark.parametrize("name", ["prompt_cache_key", "cache_salt"])
+def test_a_key_that_only_some_turns_have_is_one_cause(name, tmp_path):
+    bodies = conversation(lambda t: RULES, turns=7)
+    for number, body in enumerate(bodies):
+        if number % 3:
+            body[name] = f"{number * 7919:08x}"
+    finding = one(check(tmp_path, bodies))
+    assert (finding.rule.code, finding.requests) == ("PFX503", 6)
+
+
 def test_a_model_that_is_changed_there_and_back_is_one_cause(tmp_path):
     bodies = conversation(lambda t: RULES, turns=6)
     for number, body in enumerate(bodies):

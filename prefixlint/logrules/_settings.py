@@ -45,10 +45,10 @@ def changes(earlier: View, later: View) -> Iterator[Hit]:
 def _keys(earlier: View, later: View) -> Iterator[Hit]:
     for name in _KEYS:
         a, b = earlier.settings.get(name), later.settings.get(name)
-        if a != b and isinstance(b, str):
+        if a != b and (isinstance(b, str) or (b is None and isinstance(a, str))):
             where = at(name, a, b)
             what = f"{name} is another one on each turn of a conversation"
-            yield Hit("PFX503", name, (-1, 90, 0), where, ("PFX503", name), what, short(a), b, same=True, tail=1)
+            yield Hit("PFX503", name, (-1, 90, 0), where, ("PFX503", name), what, short(a), short(b), same=True, tail=1)
             return
     if earlier.namespace != later.namespace:
         gone, come = ([part for part in x if part not in y] for x, y in _both(earlier.namespace, later.namespace))
