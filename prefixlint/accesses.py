@@ -36,7 +36,9 @@ LIMIT = 400_000
 A repeated log has no more distinct text, so that they would be most of what its analysis holds.
 """
 
-_HASHED = 1 << 16  # blocks whose hashes are held at once
+_HASHED = 1 << 16  # blocks whose hashes are held at once, a multiple of eight
+_ONES = np.array([byte.bit_count() for byte in range(256)], np.uint8)  # bits that a byte has
+_HEADS = np.array([(1 << bits) - 1 for bits in range(8)], np.uint8)  # the lowest bits of a byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +53,11 @@ class Sample:
     group: int = 0
     groups: int = 1
 
-    def before(self, blocks: int) -> NDArray[np.signedinteger]:
+    def before(self, blocks: int) -> _Before:
         """Count the sampled ones among the first 0, 1, … `blocks` blocks."""
-        counts: NDArray[np.signedinteger] = np.zeros(blocks + 1, np.int32 if blocks < 2**31 else np.int64)
-        for begin in range(0, blocks, _HASHED):
-            until = min(blocks, begin + _HASHED)
-            counts[begin + 1 : until + 1] = counts[begin] + np.cumsum(self._has(begin, until - begin))
-        return counts
+        begins = range(0, blocks, _HASHED)
+        bits = [np.packbits(self._has(begin, min(blocks - begin, _HASHED)), bitorder="little") for begin in begins]
+        return _Before(np.concatenate((*bits, np.zeros(1, np.uint8))))
 
     def _has(self, begin: int, blocks: int) -> Bools:
         """Say of so many blocks from `begin` on which are in the sample."""
@@ -68,6 +68,23 @@ class Sample:
         share = (x ^ (x >> np.uint64(31))) >> np.uint64(11)
         low, high = (int(self.rate * (self.group + edge) / self.groups * 2**53) for edge in (0, 1))
         return (share >= np.uint64(low)) & (share < np.uint64(high))
+
+
+class _Before:
+    """How many of the first blocks are set in `bits` (eight blocks a byte), for any number of them.
+
+    A log may have as many blocks as tokens: a count for each of them would be most of what its analysis holds.
+    """
+
+    def __init__(self, bits: NDArray[np.uint8]) -> None:
+        small = np.int32 if 8 * bits.size < 2**31 else np.int64
+        self._bits = bits
+        self._counts = np.concatenate((np.zeros(1, small), np.cumsum(_ONES[bits], dtype=small)))
+
+    def __getitem__(self, blocks: NDArray[np.signedinteger]) -> NDArray[np.signedinteger]:
+        byte = blocks >> 3
+        counts: NDArray[np.signedinteger] = self._counts[byte] + _ONES[self._bits[byte] & _HEADS[blocks & 7]]
+        return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +384,7 @@ class _Asked(NamedTuple):
 
 
 def _stream(
-    atoms: _Atoms, walks: _Walks, kept: Places, asked: _Asked, chosen: NDArray[np.signedinteger] | None
+    atoms: _Atoms, walks: _Walks, kept: Places, asked: _Asked, chosen: _Before | None
 ) -> tuple[Places, Places, Blocks, Blocks, Floats, Floats]:
     """Lay the atoms of all walks in a row: the first six columns of `Accesses`."""
     counts = walks.high - walks.low
