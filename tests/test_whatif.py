@@ -445,3 +445,15 @@ def test_an_order_that_contradicts_itself_leaves_the_tools_as_they_were_first():
     every.see(0, [{"name": name} for name in "abc"])
     every.see(0, [{"name": name} for name in "cad"])
     assert list(every.known[0]) == ["a", "b", "c", "d"]
+
+
+def test_a_text_without_the_value_does_not_move_the_ends_of_its_place():
+    rules = "\n".join(f"Rule {name}: never book the {name} without asking the guest first." for name in "abcdefgh")
+    templates = Templates(Wanted(frozenset({"json", "order"})))
+    told = [f'Settings:\n{{"a": {one}, "b": {two}}}\n{rules}' for one, two in ((1, 2), (1, 2))]
+    told[1] = told[1].replace('"a": 1, "b": 2', '"b": 2, "a": 1')
+    templates.learn([(told[0], told[1])])
+    assert templates.fill(rules) is None
+    for text in told:
+        _, filled = templates.fill(text)
+        assert [json.loads(value) for _, value in filled.values] == [{"a": 1, "b": 2}]

@@ -57,6 +57,8 @@ class Template:
             begin, end = stop - len(place.before), stop
             if slot and place.kind in FREE and (place.kind != "order" or "\n" in place.before):
                 begin, end = self._widened(begin, end)
+            if not slot and any(held and begin <= a and b <= end and a < b for a, b, held in self.gaps):
+                continue  # the other text has nothing like the slot, so it does not tell where the slot ends
             if slot and not (place.before and place.after):
                 self.empty.add(begin)
             self._add(begin, end, slot=slot)
