@@ -110,7 +110,7 @@ def _as_reported(free: Served, prompt: Counts) -> Counts:
 
     Its tokenizer may be another one than that of the analysis: a share of the prompt is the same, a number is not.
     """
-    scaled = np.rint(free.cached * (prompt / np.maximum(free.prompt, 1))).astype(np.int64)
+    scaled = np.rint(free.cached * prompt / np.maximum(free.prompt, 1)).astype(np.int64)
     return np.where(free.prompt == prompt, free.cached, np.minimum(scaled, prompt))
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from prefixlint import engines, gaps
@@ -179,6 +179,7 @@ def test_few_misses_tell_nothing(missed):
     assert gaps._fit(values, lost, ~lost)[1] == 0
 
 
+@example(2_195, [0.0] * 4)  # 0.9 of it ends in a half, which no rounding on the way may move
 @given(st.integers(1, 3_000), st.lists(st.floats(0, 1), min_size=4, max_size=4))
 def test_a_server_that_counts_otherwise_is_compared_by_its_own_count(prompt, shares):
     """The gap is a share of what the server counted, so that a rate never leaves 0 to 1."""
@@ -186,5 +187,5 @@ def test_a_server_that_counts_otherwise_is_compared_by_its_own_count(prompt, sha
     reported = [int(share * prompt) for share in shares]
     told = gaps.told(table(4, cached=reported, prompt=prompt), rows(4), free, None, timed=False)
     reached = told.cached + sum(gap.tokens for gap in told.gaps)
-    assert reached.tolist() == [0, *[round(0.9 * prompt)] * 3]
+    assert reached.tolist() == [0, *[round(900 * prompt / 1_000)] * 3]
     assert (reached <= told.prompt).all()
