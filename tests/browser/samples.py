@@ -27,7 +27,7 @@ def analyzed(folder, rows, name="log", *options):
     log = folder / f"{name}.jsonl"
     log.write_text("".join(json.dumps(row) + "\n" for row in rows))
     run("analyze", log, "--format", "json", "-o", folder / f"{name}.json", *options)
-    run("report", folder / f"{name}.json", "-o", folder / f"{name}.html")
+    run("report", folder / f"{name}.json", "--format", "html", "-o", folder / f"{name}.html")
     return folder / f"{name}.html"
 
 

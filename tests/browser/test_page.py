@@ -47,7 +47,7 @@ def files(tmp_path_factory):
     samples.run(
         "analyze", "fixtures/logs/demo.jsonl", "--capacity", "9000", "--format", "json", "-o", folder / "demo.json"
     )
-    samples.run("report", folder / "demo.json", "-o", folder / "demo.html")
+    samples.run("report", folder / "demo.json", "--format", "html", "-o", folder / "demo.html")
     (folder / "verify.html").write_text(html.document(samples.measured()))
     return {
         "demo": folder / "demo.html",
