@@ -99,7 +99,7 @@ def _fix(result: CheckResult, run: Any, options: dict[str, Any]) -> CheckResult:
     fixed = fix.apply(
         result.findings, result.files, lambda files: run(dict(files)).findings, unsafe=options["unsafe_fixes"]
     )
-    if not fixed.applied and not options["quiet"]:
+    if result.findings and not fixed.applied and not options["quiet"]:
         more = "" if options["unsafe_fixes"] else "; --unsafe-fixes tries those that change what a model reads"
         click.echo(f"no fix for any of the findings{more}", err=True)
     if options["diff_"]:

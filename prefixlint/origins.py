@@ -368,7 +368,7 @@ class Judge:
         inner = self._arguments(value, frame)
         if path in _PURE or path in ("textwrap.dedent", "textwrap.indent", "inspect.cleandoc", "json.dumps"):
             return self._or_json(value, path or "", frame, inner)
-        written = self._all((*value.args, *(v for k, v in value.kwargs if k not in _SELECT)), frame)
+        written = self._all((*value.args, *(v for k, v in value.kwargs if not set(k.split("_")) & _SELECT)), frame)
         kept = tuple(origin for origin in written.origins if origin.kind in _CORE and origin.evidence == "flow")
         if writes_out(path or "") and (kept or inner.constant):
             return Verdict(kept, not kept)
@@ -421,7 +421,8 @@ class Judge:
         if source.kind == "clock" and path.rsplit(".", 1)[-1] in ("strftime", "strftime_now") and value.args:
             return refined(verdict, "strftime", self._pattern(value.args[0], frame))
         if source.kind in ("order", "selection") and not lists_files(path):
-            return union([verdict, self._arguments(value, frame)])
+            given = self._arguments(value, frame)
+            return union([verdict, without(given, "order") if source.kind == "selection" else given])
         return verdict
 
     def _pattern(self, value: Value, frame: Frame) -> str | None:

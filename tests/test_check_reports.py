@@ -268,8 +268,10 @@ def test_any_text_survives_as_one_command(message, fields):
     head, _, rest = line.removeprefix("::error ").partition("::")
     undo = {"%25": "%", "%0D": "\r", "%0A": "\n", "%3A": ":", "%2C": ","}
     plain = lambda text: re.sub("%25|%0D|%0A|%3A|%2C", lambda m: undo[m[0]], text)  # noqa: E731
-    assert plain(rest) == message
-    assert {key: plain(value) for key, value in (pair.split("=", 1) for pair in head.split(","))} == fields
+    shown = lambda text: "".join(c if c.isprintable() or c in "\r\n" else ascii(c)[1:-1] for c in text)  # noqa: E731
+    assert plain(rest) == shown(message)
+    found = {key: plain(value) for key, value in (pair.split("=", 1) for pair in head.split(","))}
+    assert found == {key: shown(value) for key, value in fields.items()}
 
 
 def test_no_terminal_obeys_a_file_name(project):

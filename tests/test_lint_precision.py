@@ -396,3 +396,59 @@ def test_what_a_tool_gave_is_no_tool(method, word):
         f"        else:\n            out.append(self.{method}(calls[0]))\n        return out\n"
     )
     assert severities({"tools.py": code}, "PFX304") - {"info"} == word
+
+
+@pytest.mark.parametrize(
+    ("call", "fires"),
+    [
+        ('page.render_text(RULES, skip_fields={"drafts", "notes", "photos"})', False),
+        ('page.render_text(RULES, topics={"drafts", "notes", "photos"})', True),
+    ],
+)
+def test_what_says_which_parts_are_written_is_not_written_itself(call, fires):
+    text = f"""
+import openai
+from shop import page
+RULES = {"Weigh each crate and write the weight on its label. " * 12!r}
+def ask(q):
+    text = {call}
+    messages = [{{"role": "system", "content": text}}, {{"role": "user", "content": q}}]
+    return openai.OpenAI().chat.completions.create(model="m", messages=messages)
+"""
+    assert ("PFX301" in codes({"a.py": text})) is fires
+
+
+def test_of_what_is_drawn_the_order_before_does_not_matter():
+    text = f"""
+import openai, random
+def ask(q, words):
+    text = ", ".join(random.sample(list(set(words)), 9)) + {"Weigh each crate and write the weight down. " * 12!r}
+    messages = [{{"role": "system", "content": text}}, {{"role": "user", "content": q}}]
+    return openai.OpenAI().chat.completions.create(model="m", messages=messages)
+"""
+    assert codes({"a.py": text}) == {"PFX108"}
+
+
+@pytest.mark.parametrize(
+    ("change", "severity"),
+    [
+        (
+            "history.append({'role': 'system', 'content': RULES}); history.append({'role': 'user', 'content': q})",
+            "info",
+        ),
+        ("history.extend([{'role': 'system', 'content': RULES}, {'role': 'user', 'content': q}])", "info"),
+        ("history = history + [{'role': 'system', 'content': RULES}, {'role': 'user', 'content': q}]", "info"),
+        ("", "warning"),
+    ],
+)
+def test_text_that_may_be_kept_behind_a_history_is_information(change, severity):
+    sent = "history" if change else "history + [{'role': 'system', 'content': RULES}, {'role': 'user', 'content': q}]"
+    text = f"""
+import openai
+RULES = {"Weigh each crate and write the weight on its label. " * 12!r}
+def ask(q, history):
+    {change or "pass"}
+    return openai.OpenAI().chat.completions.create(model="m", messages={sent})
+"""
+    found, _ = findings({"a.py": text})
+    assert {f.severity.word for f in found if f.rule.code == "PFX203"} == {severity}

@@ -27,7 +27,7 @@ from prefixlint.checks._shapes import (
 )
 from prefixlint.findings import Finding, Rule, Severity
 from prefixlint.link import HISTORY
-from prefixlint.prompts import Hole, Text
+from prefixlint.prompts import Hole, Span, Text
 from prefixlint.resolve import Frame
 from prefixlint.sources import Sink, Summary
 from prefixlint.sources._pyscope import words
@@ -68,6 +68,7 @@ def check(context: Context, rule: Rule) -> Iterator[Finding]:
 
 
 def _moving_block(context: Context) -> Iterator[Hit]:
+    added = [frame.span(sink.value) for _, sink, frame in sinks(context, "call") if sink.name in _ADDS]
     for path in context.paths:
         for prompt in context.linked.prompts.get(path, ()):
             roles = [message.role for message in prompt.messages]
@@ -87,7 +88,18 @@ def _moving_block(context: Context) -> Iterator[Hit]:
                     and message.nodes
                     and fixed
                 ):
-                    yield message.span, "constant system text stands behind the history, so it moves on each turn"
+                    # what is added to a list may be kept there, so that it never moves again
+                    kept = any(_holds(each, message.span) for each in added)
+                    fresh = not kept and _holds(prompt.span, message.span)
+                    yield message.span, _BEHIND, Severity.WARNING if fresh else Severity.INFO
+
+
+_ADDS = frozenset(["append", "extend", "insert"])
+_BEHIND = "constant system text stands behind the history, so it moves on each turn"
+
+
+def _holds(outer: Span, inner: Span) -> bool:
+    return outer.path == inner.path and outer.start <= inner.start and inner.end <= outer.end
 
 
 def _mutated(context: Context) -> Iterator[Hit]:
@@ -441,7 +453,7 @@ def _completion_order(context: Context) -> Iterator[Hit]:
         returned = [function.returns for function in summary.functions.values() if function.returns is not None]
         for part in (part for value in returned for part in walk(value)):
             if isinstance(part, Loop) and _completes(bare(part.source)):
-                # whether they become messages, and stay in that order, is not shown
+                # whether they become messages, and are replayed in another order, is not shown
                 yield Frame(summary).span(part.source), _FINISHED, Severity.INFO
     for _, sink, frame in sinks(context, "message"):
         for part in walk(sink.value) if sink.loop and _is_result(sink.value) else ():
