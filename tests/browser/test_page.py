@@ -204,6 +204,7 @@ def test_families_open_and_mark_their_places(visit, files):
     assert page.locator("#families .family[open] .template mark").count() >= 1
     second = page.locator("#families .family").nth(1)
     second.locator("summary").first.click()
+    second.locator(".template mark").first.wait_for()  # it is drawn when the browser says that it was opened
     assert second.locator(".template mark").count() == 1
     assert second.locator(".side").count() >= 2
 
