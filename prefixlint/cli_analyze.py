@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from prefixlint import cliparts, console, heap
+from prefixlint import cliparts, console
 from prefixlint.errors import PrefixlintError, UsageError
 
 if TYPE_CHECKING:
@@ -78,7 +78,6 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
     read as they are.
     """
     cliparts.collect_seldom(_OBJECTS_A_COLLECTION)
-    heap.share()
     if not logs:
         raise UsageError("no log was named", slug="no-log", hint="prefixlint analyze LOG... (or - for standard input)")
     elsewhere = [settings[name] for name in ("requests_out", "export", "write_fixed")]

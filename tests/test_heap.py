@@ -44,32 +44,8 @@ def test_what_was_freed_in_pieces_goes_back_to_the_system() -> None:
     assert before - after > 20_000 * 4000 / 2
 
 
-@_LINUX
-@pytest.mark.skipif(not _is_glibc(), reason="needs glibc")
-def test_threads_share_one_heap_once_they_are_told() -> None:
-    program = """
-        import re, threading
-        from prefixlint import heap
-        {told}
-        def work(kept=[]):
-            kept.append([bytes(4000) for _ in range(100)])
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        # an arena of glibc lies in a reservation of 64 MiB: a mapping in use, and one behind it without access
-        maps = Path("/proc/self/maps").read_text()
-        sizes = [int(b, 16) - int(a, 16) for a, b in re.findall(r"^(\\w+)-(\\w+) ---p 00000000 00:00 0", maps, re.M)]
-        print(sum(32 * 2**20 < size < 64 * 2**20 for size in sizes))
-    """
-    assert _printed(program.format(told="")) != [0]
-    assert _printed(program.format(told="heap.share()")) == [0]
-
-
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heap, "_library", object)
-    heap.share()
     heap.trim()
 
 
@@ -80,7 +56,6 @@ def test_a_system_without_a_c_library_of_that_name_is_left_alone(monkeypatch: py
     heap._library.cache_clear()
     monkeypatch.setattr("ctypes.CDLL", refuse)
     try:
-        heap.share()
         heap.trim()
         assert heap._library() is None
     finally:
