@@ -64,7 +64,6 @@ class Comparer:
     segments: Segments
     _breaks: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
     _lines: dict[int, _Text] = field(default_factory=dict)
-    _openers: dict[int | bytes, bool] = field(default_factory=dict)
     _starts: dict[int | bytes, str] = field(default_factory=dict)
 
     def recomputed(
@@ -112,10 +111,11 @@ class Comparer:
         opening = difference.opening or ""
         if _opens(ours, 0, opening) < len(ours.keys) and _opens(theirs, 0, opening) < len(theirs.keys):
             return difference
-        whole = _Text(self.segments, list(both.tolist()), self.segments.sizes(both).tolist(), self._starts)
+        whole = _Text(self.segments, both.tolist(), self.segments.sizes(both).tolist(), self._starts)
         return None if _opens(whole, 0, opening) < both.size else replace(difference, opening=None)
 
-    def _forgotten(self, ours: _Text, theirs: _Text) -> int:
+    @staticmethod
+    def _forgotten(ours: _Text, theirs: _Text) -> int:
         """Give the piece of the earlier prompt that opens a thought which the later one has no more; else the end.
 
         Many templates show thoughts only until the user speaks again: from there on nothing is served, whatever else
@@ -123,18 +123,11 @@ class Comparer:
         """
         held = set(ours.keys)
         for index in range(len(theirs.keys) - 1):
-            if theirs.sizes[index] <= _OPENER and theirs.keys[index + 1] not in held and self._is_opener(theirs, index):
+            if theirs.sizes[index] > _OPENER or theirs.keys[index + 1] in held:
+                continue
+            if theirs.start(index).lstrip().startswith("<think"):
                 return index
         return len(theirs.keys)
-
-    def _is_opener(self, text: _Text, index: int) -> bool:
-        key = text.keys[index]
-        known = self._openers.get(key)
-        if known is None:
-            if len(self._openers) >= _KEPT:
-                self._openers.clear()
-            known = self._openers[key] = self.segments.decode(text.ids(index)).lstrip().startswith("<think")
-        return known
 
     def _cut(self, prompt: Ids, both: set[int]) -> _Text:
         """Cut a prompt into its segments, and those that the two prompts do not both have into lines."""

@@ -68,7 +68,6 @@ def check(context: Context, rule: Rule) -> Iterator[Finding]:
 
 
 def _moving_block(context: Context) -> Iterator[Hit]:
-    added = [frame.span(sink.value) for _, sink, frame in sinks(context, "call") if sink.name in _ADDS]
     for path in context.paths:
         for prompt in context.linked.prompts.get(path, ()):
             roles = [message.role for message in prompt.messages]
@@ -89,13 +88,16 @@ def _moving_block(context: Context) -> Iterator[Hit]:
                     and fixed
                 ):
                     # what is added to a list may be kept there, so that it never moves again
-                    kept = any(_holds(each, message.span) for each in added)
-                    fresh = not kept and _holds(prompt.span, message.span)
+                    fresh = _holds(prompt.span, message.span) and not _is_added(context, message.span)
                     yield message.span, _BEHIND, Severity.WARNING if fresh else Severity.INFO
 
 
 _ADDS = frozenset(["append", "extend", "insert"])
 _BEHIND = "constant system text stands behind the history, so it moves on each turn"
+
+
+def _is_added(context: Context, span: Span) -> bool:
+    return any(_holds(frame.span(sink.value), span) for _, sink, frame in sinks(context, "call") if sink.name in _ADDS)
 
 
 def _holds(outer: Span, inner: Span) -> bool:

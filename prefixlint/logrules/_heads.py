@@ -51,9 +51,7 @@ _STATIC = 1_600  # characters of shared text behind a changing one that are wort
 _SHARED = 48  # characters; two texts that share so many at their ends come from one template, however long they are
 _ASKED = frozenset({"counter", "date", "environment", "identity", "random"})
 """Kinds of value that a user's question holds as well."""
-_AUTHORED = (
-    400  # characters that prompts share behind such a value where an application wrote it; a question is shorter
-)
+_AUTHORED = 400  # characters shared behind such a value where an application wrote it; a question is shorter
 _GROWN = 3  # characters more at the end of a text from which on it has grown
 _TOOLS = 5  # tools whose changed definitions are told apart
 _FOUND = frozenset({"facts", "memories", "context", "retrieved", "sources", "documents", "passages", "knowledge"})

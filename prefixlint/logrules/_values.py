@@ -240,7 +240,7 @@ def _told(kind: str, before: str, after: str, *, ends: tuple[str, str], line: tu
     if kind in ("token", "hex", "mixed"):
         return _told_token(before, after, words)
     if kind == "number":
-        return _told_number(words, behind, _is_day(before) and _is_day(after))
+        return _told_number(words, behind, day=_is_day(before) and _is_day(after))
     return kind
 
 
@@ -267,7 +267,8 @@ def _is_day(value: str) -> bool:
     return value.isdigit() and (len(value) <= 2 or len(value) in (5, 6, 8))
 
 
-def _told_number(words: list[str], behind: set[str], day: bool) -> str:  # what the number may be
+def _told_number(words: list[str], behind: set[str], *, day: bool) -> str:
+    """Say what a number is by the words around it; `day` says that it may be one."""
     near = set(words)
     if near & _CLOCK:
         return "clock"

@@ -202,5 +202,5 @@ def _text(view: View, place: Place) -> Any:
         index = int(place[1])
         return view.head[index].text if index < len(view.head) else None
     if place[0] == "tool":
-        return next((_edit.get(tool, place[2]) for tool in view.tools if tool_name(tool) == place[1]), None)
+        return _edit.get(_tool(view, place[1]), place[2])
     return _edit.get(view.messages[0].raw, place[1]) if view.messages else None
