@@ -38,12 +38,12 @@ def _leave(code: str | int | None) -> None:
     """
     if isinstance(code, str) or threading.active_count() > 1:
         return
+    atexit._run_exitfuncs()  # noqa: SLF001 (as multiprocessing does, which ends its processes in the same way)
     try:
-        for stream in (sys.stdout, sys.stderr):
+        for stream in (sys.stdout, sys.stderr):  # what those functions wrote too
             stream.flush()
     except (AttributeError, OSError, ValueError):  # there is none, or it was closed
         return
-    atexit._run_exitfuncs()  # noqa: SLF001 (as multiprocessing does, which ends its processes in the same way)
     os._exit(code or 0)
 
 

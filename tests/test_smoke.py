@@ -49,11 +49,13 @@ def test_version_is_that_of_the_package():
 
 
 def scripted(before: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the program in an interpreter that has run some statements first."""
+    """Run the program in an interpreter that has run some statements first, and keeps back what it writes, as usual."""
     code = (
         f"import sys; sys.argv = {['prefixlint', *arguments]!r}\n{before}\nfrom prefixlint.__main__ import run; run()"
     )
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=60, check=False)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=False, env=environment)
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(("--version",), 0), (("analyze",), 2), (("--no-such-option",), 2)])
