@@ -83,7 +83,8 @@ def link(project: Project, paths: Iterable[str]) -> Linked:
         except RecursionError:
             linked.problems.append(Diagnostic(summary.path, 0, "too-deep", "nested too deeply to be followed"))
             continue
-        for prompt in (replace(each, shown=is_shown(sink, each), once=_is_once(sink)) for each in prompts):
+        for each in prompts:
+            prompt = replace(each, shown=each.shown and is_shown(sink, each), once=_is_once(sink))
             places = set(_places(prompt))
             if places and not places <= covered:
                 covered |= places
@@ -154,9 +155,20 @@ def _prompts(linked: Linked, summary: Summary, sink: Sink, renders: Renders) -> 
         yield Prompt((), span, tools=tuple(_tools(linked, sink.value, frame)), name=sink.name)
     elif sink.kind in ("text", "hint", "named"):
         continues = sink.kind != "named" or sink.role == "system"
+        shown = not _is_record(linked.resolver.resolve(sink.value, frame)[0])
         for nodes in renders.fillings(sink, frame):
             if sink.kind == "text" or (is_addressed(nodes) if sink.kind == "hint" else not is_code(nodes)):
-                yield Prompt((Message(sink.role, tuple(nodes), span),), span, continues=continues, name=sink.name)
+                whole = (Message(sink.role, tuple(nodes), span),)
+                yield Prompt(whole, span, continues=continues, name=sink.name, shown=shown)
+
+
+def _is_record(value: Value) -> bool:
+    """Tell whether a value is a mapping of facts: `{"system": {"uptime": …}}` is a report, no system text."""
+    return isinstance(value, Map) and not {text_of(key) for key, _ in value.entries} & _OF_CONTENT
+
+
+_OF_CONTENT = frozenset(["text", "parts", "content", "role"])
+"""Keys of a mapping that holds a text."""
 
 
 def _request(linked: Linked, sink: Sink, frame: Frame, span: Span) -> Prompt | None:
@@ -248,6 +260,12 @@ def _tool_list(linked: Linked, held: Value, frame: Frame, depth: int) -> list[No
     verdict = linked.renderer.verdict(held, frame)
     kept = tuple(origin for origin in verdict.origins if origin.kind in ("order", "selection"))
     return [Hole((), kept, frame.span(held))] if kept else []
+
+
+def message(linked: Linked, value: Value, frame: Frame) -> list[Message]:
+    """Give the messages that an element of a list of messages is; a gap of role `history` if it shows none."""
+    linked.renderer.start()
+    return _Messages(linked).item(value, frame)
 
 
 class _Messages:

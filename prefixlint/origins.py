@@ -82,6 +82,8 @@ _SELECT = word_set("exclude include ignore skip omit only fields default cls key
 ORDER = Volatility(Scope.DEPLOY, Period.PROCESS)
 _CALL = Volatility(Scope.REQUEST, Period.CALL)
 
+_TIME_OF_DAY = frozenset(["hour", "minute"])
+"""What `.replace` sets where it leaves nothing of a clock but the day."""
 _GETATTR_DEFAULT = 2
 """Which argument of `getattr` is the value of a missing attribute."""
 
@@ -158,7 +160,8 @@ class Judge:
         if value.func and not value.func.endswith("<lambda>"):
             handed = self._from_callers(value, frame)
             if handed is not None:
-                return self._or_named(handed, value, value.name, frame)
+                # an order may be looked up or sorted on the way, an id made once for all requests of a conversation
+                return self._or_named(weakened(handed, "order", "random"), value, value.name, frame)
         return named(value.name)
 
     def _from_callers(self, value: Param, frame: Frame) -> Verdict | None:
@@ -455,7 +458,8 @@ class Judge:
             argument = self._pattern(value.args[0], frame)
         flowing = Verdict(tuple(origin for origin in base.origins if origin.evidence == "flow"))
         if flowing.origins:
-            coarser = refined(flowing, func.name, argument)
+            given = {name for name, _ in value.kwargs}
+            coarser = refined(flowing, "date" if given >= _TIME_OF_DAY else func.name, argument)
             if func.name in ("format", "join"):
                 return union([base, self._arguments(value, frame)])
             return coarser

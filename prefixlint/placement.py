@@ -6,6 +6,7 @@ elsewhere, a file read at run time) counts as `UNKNOWN_TOKENS`.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -31,11 +32,12 @@ CONTENT = frozenset({"input", "retrieval", "memory", "tools"})
 class Place:
     """One reason at one place of a prompt.
 
-    `behind` are the static tokens behind the place that other requests share: in the newest message only those of that
-    message. `before` are the static tokens in front of it. `open_ended` says that a conversation may follow,
-    `history` that the source shows it to. `newest` says that it stands in the last message, `late` in system text that
-    follows a conversation. `lead` is the fixed text right before it. `masker` is an earlier place that changes at least
-    as widely and as often.
+    `behind` are the static tokens behind the place: in the newest message only those of that message. `shared` are
+    those of them in front of the next value that each request brings anew, which no request could read from a cache
+    anyway; `cut` says that there is one. `before` are the static tokens in front of the place. `open_ended` says that a
+    conversation may follow, `history` that the source shows it to. `newest` says that it stands in the last message,
+    `late` in system text that follows a conversation. `lead` is the fixed text right before it. `masker` is an earlier
+    place that changes at least as widely and as often.
     """
 
     prompt: Prompt
@@ -50,6 +52,8 @@ class Place:
     history: bool
     late: bool = False
     lead: str = ""
+    shared: int = 0
+    cut: bool = False
     masker: Place | None = None
 
     @property
@@ -91,6 +95,7 @@ class _Table:
         self._widest = _widest(segments, self._sizes)
         self._sums: dict[tuple[tuple[int, int], ...], list[float]] = {}
         self._ends = {segment.message: index + 1 for index, segment in enumerate(segments)}
+        self._moving = [index for index, segment in enumerate(segments) if moves(prompt, segment)]
 
     def sums(self, index: int) -> list[float]:
         """Give the static tokens in front of each segment that stand beside the segment at `index`."""
@@ -107,6 +112,15 @@ class _Table:
     def end(self, message: int) -> int:
         """Give the number of the segment behind a message."""
         return self._ends[message]
+
+    def next_moving(self, index: int) -> int | None:
+        """Give the next segment that each request fills anew, wherever the one at `index` stands, None without one."""
+        own, hole = dict(self.segments[index].branch), self.segments[index].node
+        for at in self._moving[bisect_right(self._moving, index) :]:
+            other = self.segments[at]
+            if other.node.span != hole.span and all(own.get(choice) == branch for choice, branch in other.branch):
+                return at
+        return None
 
 
 def _reasons(hole: Hole) -> list[Origin]:
@@ -161,6 +175,8 @@ def _place(table: _Table, index: int, hole: Hole, origin: Origin) -> Place:
     newest = _is_newest(prompt, segment)
     sums = table.sums(index)
     end = table.end(segment.message) if newest else len(table.segments)
+    moving = table.next_moving(index)
+    cut = moving is not None and moving < end
     history = _history_after(prompt, segment)
     return Place(
         prompt=prompt,
@@ -175,6 +191,8 @@ def _place(table: _Table, index: int, hole: Hole, origin: Origin) -> Place:
         history=history,
         late=segment.role in HEAD and any(m.role == "history" for m in prompt.messages[: max(segment.message, 0)]),
         lead=_lead(table.segments, index),
+        shared=round(sums[moving if moving is not None and cut else end] - sums[index]),
+        cut=cut,
     )
 
 
@@ -213,15 +231,32 @@ def _masked(found: list[Place], segments: list[Segment]) -> list[Place]:
     return out
 
 
+def moves(prompt: Prompt, segment: Segment) -> bool:
+    """Tell whether a segment is filled with what a request brings: its question, or what was found for it."""
+    hole = segment.node
+    if not isinstance(hole, Hole):
+        return False
+    kinds = {o.kind for o in hole.origins if o.volatility.period >= Period.CALL and not o.weak}
+    named = all(o.evidence == "name" for o in hole.origins)
+    return bool(kinds) and not (kinds == {"input"} and named and _is_lasting(prompt, segment.role, hole))
+
+
 def _stays(place: Place) -> bool:
-    """Tell whether what is only called request data in a system message stays for a conversation.
+    """Tell whether what is only called request data in a system message stays for a conversation."""
+    if place.origin.evidence != "name" or place.origin.kind != "input":
+        return False
+    return _is_lasting(place.prompt, place.role, place.hole, place.origin.label)
+
+
+def _is_lasting(prompt: Prompt, role: str, hole: Hole, *labels: str) -> bool:
+    """Tell whether a value in a system message is that of the settings, whatever it is called.
 
     A whole message, or a part of the settings, that is called `prompt` is that text; `self.description` is the agent's.
     """
-    if place.role not in HEAD or place.origin.evidence != "name" or place.origin.kind != "input":
+    if role not in HEAD:
         return False
-    whole = any(len(message.nodes) == 1 and message.nodes[0] is place.hole for message in place.prompt.messages)
-    return whole or any(map(_is_of_agent, (place.origin.label, *place.hole.names)))
+    whole = any(len(message.nodes) == 1 and message.nodes[0] is hole for message in prompt.messages)
+    return whole or any(map(_is_of_agent, (*labels, *hole.names)))
 
 
 def _is_of_agent(called: str) -> bool:

@@ -38,6 +38,8 @@ def is_aside(path: str) -> bool:
 
 def is_shown(sink: Sink, prompt: Prompt) -> bool:
     """Tell whether the source shows that a model reads the prompt of a sink."""
+    if sink.aside:
+        return False
     if sink.kind == "tools":
         return sink.role == SENT
     if sink.kind == "named":

@@ -110,9 +110,9 @@ class Renders:
         """Give a text's nodes, once for each call that fills it; with open placeholders if none is known."""
         self._build()
         held, inner = self.resolver.resolve(sink.value, frame)
-        given = self.resolver.given(held, inner)
+        given, where = self.resolver.given(held, inner)
         if given is not held:  # a function that is called for each request, wherever it is handed over
-            held, inner, frame = given, inner._replace(frozen=False), frame._replace(frozen=False)
+            held, inner, frame = given, where._replace(frozen=False), frame._replace(frozen=False)
         text = unwrapped(held)
         template = _is_template(text)
         if (isinstance(text, (Lit, Join)) and sink.kind == "named") or isinstance(text, Template) or template:
@@ -130,7 +130,10 @@ class Renders:
             yield self.renderer.render(held, inner, (Fill("state", (), {}, inner.span(held)),))
             return
         for each in self.bound(sink, frame):
-            yield self.renderer.render(sink.value if held is not text or template else text, each)
+            if held is not text or template:
+                yield self.renderer.render(sink.value, each)
+            else:
+                yield self.renderer.render(text, inner if each is frame else each)
 
     def _by_calls(self, text: Value, frame: Frame) -> Iterator[list[Node]]:
         literals = self._literals(text, frame)

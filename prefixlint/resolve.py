@@ -112,16 +112,15 @@ class Resolver:
             return self._entry(held, inner, self.resolve(value.args[0], frame)[0])
         return None
 
-    def given(self, value: Value, frame: Frame) -> Value:
+    def given(self, value: Value, frame: Frame) -> tuple[Value, Frame]:
         """Give what a caller of a function without arguments gets: frameworks call functions that stand for a text."""
         if isinstance(value, Op) and value.name == "lambda":
-            body: Value = value.operands[0]
-            return body
+            return value.operands[0], frame
         if isinstance(value, Name):
             found = self.project.definition(value.dotted, frame.summary)
             if found is not None and found.kind == "func":
-                return self.resolve(Call(value, (), (), value.start, value.end), frame)[0]
-        return value
+                return self.resolve(Call(value, (), (), value.start, value.end), frame)
+        return value, frame
 
     def _of_constant(self, value: Call, frame: Frame) -> tuple[Value, Frame] | None:
         """Read `module.CONST.format(…)` as a method of the text that the constant holds."""

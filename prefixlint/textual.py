@@ -53,7 +53,7 @@ class Texts:
             return True
         if isinstance(value, Join):
             return any(
-                isinstance(part, (Lit, Field, Template)) or self.is_text(self.resolver.resolve(part, frame)[0], frame)
+                isinstance(part, (Lit, Field, Template)) or self.is_text(*self.resolver.resolve(part, frame))
                 for part in value.parts[:40]
             )
         if isinstance(value, Either):

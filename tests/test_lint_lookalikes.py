@@ -24,15 +24,10 @@ PAIRS = {
         f'prompt = "{RULES}"\nfor i, item in enumerate(items):\n    if not item:\n        continue\n    prompt += f"Book {{i}}: a book"\n    prompt += "{RULES}"\nreturn ask(prompt)',
         f'for i, item in enumerate(items):\n    prompt = f"Round {{i}} of the search. {RULES}"\n    ask(prompt)\nreturn None',
     ),
-    "a name that only counts": (
+    "the name of a counter, and one that counts": (
         "PFX107",
-        f'prompt = f"Give me {{step}} steps. {RULES}"\nreturn ask(prompt)',
         f'prompt = f"This is step {{step_number}}. {RULES}"\nreturn ask(prompt)',
-    ),
-    "an attribute of a step": (
-        "PFX107",
-        f'prompt = f"Use {{step_number.tool}} now. {RULES}"\nreturn ask(prompt)',
-        f'prompt = f"Use {{q.step_number}} now. {RULES}"\nreturn ask(prompt)',
+        f'for number, item in enumerate(items):\n    prompt = f"This is step {{number}}. {RULES}"\n    ask(prompt)',
     ),
     "the name of a thing, and of a person": (
         "PFX105",
@@ -86,13 +81,13 @@ PAIRS = {
     ),
     "a history that is split, and one that is cut": (
         "PFX402",
-        "messages = [*items[:-3], *messages[:-3], note(q), *messages[-3:]]\nreturn client.chat(messages=messages)",
-        'return client.chat(messages=[{"role": "system", "content": RULES}, *messages[-3:]])',
+        "messages = [*items[:-3], *messages[:-9], note(q), *messages[-9:]]\nreturn client.chat(messages=messages)",
+        'return client.chat(messages=[{"role": "system", "content": RULES}, *messages[-9:]])',
     ),
     "what a command printed, for the user and for the system": (
         "PFX106",
-        f'diff = subprocess.run(["git", "diff"]).stdout\nreturn client.chat(messages=[{{"role": "user", "content": f"{{diff}} {RULES}"}}])',
-        f'diff = subprocess.run(["git", "diff"]).stdout\nreturn client.chat(messages=[{{"role": "system", "content": f"{{diff}} {RULES * 2}"}}])',
+        'diff = subprocess.run(["git", "diff"]).stdout\nreturn client.chat(messages=[{"role": "user", "content": f"{diff} {LONG}"}])',
+        f'diff = subprocess.run(["git", "diff"]).stdout\nreturn client.chat(messages=[{{"role": "system", "content": f"{{diff}} {RULES * 6}"}}])',
     ),
     "a message at the end of a conversation, and a whole conversation": (
         "PFX101",
@@ -102,7 +97,7 @@ PAIRS = {
     "a notice to people, and instructions of an agent": (
         "PFX104",
         'code = secrets.token_hex()\nreturn ConnectResponse(url=q, instruction=f"Send {code} to the bot.")',
-        'code = secrets.token_hex()\nreturn Agent(name=q, instruction=f"Send {code} to the bot.")',
+        f'code = secrets.token_hex()\nreturn Agent(name=q, instruction=f"Send {{code}} to the bot. {RULES}")',
     ),
     "a notice to people, and a long instruction": (
         "PFX104",
@@ -118,11 +113,6 @@ PAIRS = {
         "PFX101",
         f"prompt = f\"import run_{{time.time()}}.prompt as books\\nTEXT = '{RULES * 6}'\"\nreturn ask(prompt)",
         f'prompt = f"Report {{time.time()}} of prompts. {RULES * 6}"\nreturn ask(prompt)',
-    ),
-    "a tool of the standard library, and one of the project": (
-        "PFX107",
-        f'prompt = f"Kinds: {{collections.Counter(items)}}. {RULES}"\nreturn ask(prompt)',
-        f'prompt = f"Kinds: {{tools.step_number(items)}}. {RULES}"\nreturn ask(prompt)',
     ),
     "a list that others sort, in another thread, and one that they do not": (
         "PFX301",
@@ -253,8 +243,8 @@ MORE = {
     ),
     "a history that is written into one message, and one that is sent": (
         "PFX402",
-        'text = ""\nfor m in messages[-4:]:\n    text += m.content\nreturn client.chat(messages=[Note("system", RULES), Note("user", text)])',
-        'return client.chat(messages=[Note("system", RULES), *messages[-4:]])',
+        'text = ""\nfor m in messages[-9:]:\n    text += m.content\nreturn client.chat(messages=[Note("system", RULES), Note("user", text)])',
+        'return client.chat(messages=[Note("system", RULES), *messages[-9:]])',
     ),
     "text behind other system text, and behind a history": (
         "PFX203",
@@ -270,11 +260,6 @@ MORE = {
         "PFX101",
         f'return Piece(description=f"At {{time.time()}}: {RULES * 6}")',
         f'return Piece(task=f"At {{time.time()}}: {RULES * 6}")',
-    ),
-    "a replaced word, and a placeholder": (
-        "PFX101",
-        'system_prompt = q.get("system").replace("date", "time")\nreturn ask(system_prompt, time.time())',
-        'system_prompt = q.get("system").replace("{date}", str(time.time()))\nreturn ask(system_prompt)',
     ),
     "a role that is no role, and one that is": (
         "PFX101",

@@ -131,6 +131,12 @@ MINOR = {
     "one text that is cut": (
         "def shorten(text, count):\n    return trim_messages([HumanMessage(content=text)], max_tokens=90, token_counter=count)\n"
     ),
+    "a helper that cuts, of which no caller is known": (
+        "def shorten(messages, count):\n    return trim_messages(messages, max_tokens=90, token_counter=count)\n"
+    ),
+    "a conversation that is cut for its summary": (
+        "def summarize(llm, messages, count):\n    kept = trim_messages(messages, max_tokens=90, token_counter=count)\n    return llm.invoke(kept)\n"
+    ),
     "a judge behind a copy of the conversation": (
         "def rate(client, messages, answers):\n    judged = messages.copy()\n"
         "    judged.append({'role': 'system', 'content': 'Rate the answer from one to ten, and say the number only.'})\n"
@@ -156,7 +162,9 @@ GRAVE = {
     "blocks for any server": MINOR["blocks that Anthropic reads as the string"]
     .replace("from anthropic import Anthropic", "import openai")
     .replace("Anthropic().messages", "openai.OpenAI().chat.completions"),
-    "a conversation that is cut": MINOR["one text that is cut"].replace("[HumanMessage(content=text)]", "text"),
+    "a conversation that is cut": (
+        "def ask(llm, messages, count):\n    kept = trim_messages(messages, max_tokens=90, token_counter=count)\n    return llm.invoke(kept)\n"
+    ),
 }
 
 

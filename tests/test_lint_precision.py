@@ -175,7 +175,8 @@ def test_system_text_behind_a_conversation_is_its_newest_end(before, word):
 def test_an_event_that_a_class_of_the_project_calls_a_system_message_begins_no_prompt():
     text = f'{NOW}def system_message(agent):\n    return Message(agent_id=agent, role="system", text=f"Event at {{datetime.now()}}")\n'
     assert severities({"a.py": text}, "PFX101") == {"info"}
-    text = text.replace("Event at", "You are a careful assistant. It is")
+    text = text.replace("Event at", "You are a careful assistant. Answer in one line, whatever the time is:")
+    text = text.replace("{datetime.now()}", "{datetime.now()}. Name the shelf of each book that you were asked for.")
     assert severities({"a.py": text}, "PFX101") == {"error"}
 
 
@@ -212,7 +213,7 @@ def test_a_whole_prompt_that_is_drawn_has_nothing_behind_it():
 
 @pytest.mark.parametrize(
     ("rest", "word"),
-    [("", "info"), (f" {RULES} {RULES}", "warning")],
+    [("", "info"), (f" {RULES} {RULES}", "info"), (f" {RULES}" * 5, "warning")],
 )
 def test_what_a_command_printed_for_a_session_costs_only_what_is_behind_it(rest, word):
     text = f'import subprocess\ndef f():\n    out = subprocess.run(["git", "status"]).stdout\n    return [{{"role": "system", "content": f"Status: {{out}}{rest}"}}, {{"role": "user", "content": "Go."}}]\n'
@@ -360,7 +361,7 @@ def search(root, llm, history):
     return grow(node.state, llm, history)
 
 def grow(state, llm, history):
-    messages = [{"role": "system", "content": state.system_prompt}, *history]
+    messages = [{"role": "system", "content": state.examples}, *history]
     return llm.chat.completions.create(model="m", messages=messages)
 """
 

@@ -72,10 +72,11 @@ def test_the_order_of_a_folder_stays_until_somebody_writes_to_it(source, word):
         ("[SYSTEM, summary(q), *history[-9:]]", "info"),
         ("[SYSTEM, self.compact(history), *history[-9:]]", "info"),
         ("[SYSTEM, *history[-9:]]", "error"),
-        ('[{"role": "system", "content": q}] + history[-9:]', "error"),
-        ("[SystemMessage(q), *history[-9:], HumanMessage(q)]", "error"),
-        ('[ChatMessage(role="developer", content=q), *history[-9:]]', "error"),
-        ("[self.system_message, *history[-9:]]", "error"),
+        ('[{"role": "system", "content": q}] + history[-9:]', "info"),
+        ('[{"role": "system", "content": "Be brief."}] + history[-9:]', "error"),
+        ('[SystemMessage("Be brief."), *history[-9:], HumanMessage(q)]', "error"),
+        ('[ChatMessage(role="developer", content=RULES), *history[-9:]]', "error"),
+        ("[self.system_message, *history[-9:]]", "info"),
     ],
 )
 def test_a_window_costs_what_stands_behind_the_system_text(body, word):
@@ -85,7 +86,7 @@ def test_a_window_costs_what_stands_behind_the_system_text(body, word):
 
 
 def test_of_two_readings_of_a_window_the_graver_counts():
-    text = 'def f(history, q):\n    kept = history[-50:]\n    conversation = [m for m in kept if m]\n    messages = [{"role": "system", "content": q}] + conversation\n    messages.append(extra(q))\n    return messages\n'
+    text = 'def f(history, q):\n    kept = history[-50:]\n    conversation = [m for m in kept if m]\n    messages = [{"role": "system", "content": "Be brief."}] + conversation\n    messages.append(extra(q))\n    return messages\n'
     assert levels({"a.py": text}, "PFX402") == {"error"}
 
 
@@ -215,20 +216,6 @@ def test_one_reading_of_a_clock_is_told_once():
 def test_a_clock_behind_a_system_text_says_when_something_happened(messages, word):
     made = f'{{"role": "user", "content": f"It is {{datetime.now()}}. {LONG}"}}'
     text = f"{NOW}def f(history, q):\n    return client.chat(messages={messages.format(M=made)})\n"
-    assert levels({"a.py": text}, "PFX101") == {word}
-
-
-@pytest.mark.parametrize(
-    ("function", "text", "word"),
-    [
-        ("__init__", f"{LONG} It is {{now}}.", "info"),
-        ("__init__", f"It is {{now}}. {LONG}", "error"),
-        ("ask", f"{LONG} It is {{now}}.", "error"),
-    ],
-)
-def test_a_clock_at_the_end_of_what_is_made_for_a_session_costs_little(function, text, word):
-    made = text.replace("{now}", "{datetime.now()}")
-    text = f'{NOW}class Chat:\n    def {function}(self, q):\n        self.messages = [{{"role": "system", "content": f"{made}"}}, {ASK}]\n'
     assert levels({"a.py": text}, "PFX101") == {word}
 
 

@@ -118,7 +118,7 @@ def test_a_masked_place_names_its_masker():
 
 def test_module_level_values_are_per_process():
     found, _ = findings({"a.py": HEAD + f'SYSTEM_PROMPT = f"It is {{datetime.now()}}. {RULES} {RULES}"\n'})
-    assert [f.severity.word for f in found] == ["warning"]
+    assert [f.severity.word for f in found] == ["info"]
     assert "at import" in found[0].message
 
 

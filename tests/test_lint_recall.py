@@ -465,13 +465,11 @@ def test_the_two_halves_of_a_request_are_prompts_by_their_names():
     assert 4 not in lines
 
 
-def test_a_time_of_the_import_counts_at_the_head_of_a_long_text():
+def test_a_time_of_the_import_is_shown_and_is_the_same_for_all_requests_of_a_process():
     text = "You are a careful coder.\n" + RULES * 5
     code = f'import time\nCODER_INSTRUCTION = """Folder: app_{{now}}.\n{text}""".format(now=int(time.time()))\n'
     found, _ = findings({"app.py": code})
-    assert [f.severity.word for f in found if f.rule.code == "PFX101"] == ["warning"]
-    short, _ = findings({"app.py": code.replace(RULES * 5, RULES)})
-    assert [f.severity.word for f in short if f.rule.code == "PFX101"] == ["info"]
+    assert [f.severity.word for f in found if f.rule.code == "PFX101"] == ["info"]
 
 
 @pytest.mark.parametrize(

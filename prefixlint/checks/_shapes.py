@@ -111,7 +111,7 @@ def entries(value: Map) -> dict[str, Value]:
 
 def moving_slices(value: Value) -> Iterator[Slice]:
     """Give slices that keep the last N elements of a conversation."""
-    for part in _passed_on(value):
+    for part in passed_on(value):
         if isinstance(part, Slice) and part.upper is None and holds_messages(part.base):
             lower = bare(part.lower) if part.lower is not None else None
             negative = isinstance(lower, Const) and isinstance(lower.value, int) and lower.value < -1
@@ -125,7 +125,7 @@ def number_of(tail: Slice) -> int | None:
     return -lower.value if isinstance(lower, Const) and isinstance(lower.value, int) else None
 
 
-def _passed_on(value: Value, depth: int = 0) -> Iterator[Value]:
+def passed_on(value: Value, depth: int = 0) -> Iterator[Value]:
     """Give a value and the lists whose elements are its own, not what is written into a text."""
     held = bare(value)
     yield held
@@ -145,7 +145,7 @@ def _passed_on(value: Value, depth: int = 0) -> Iterator[Value]:
     elif isinstance(held, Call) and last_name(held) in ("list", "reversed", "tuple", "copy", "deepcopy"):
         inner = held.args
     for part in inner:
-        yield from _passed_on(part, depth + 1)
+        yield from passed_on(part, depth + 1)
 
 
 def makes_message(value: Value) -> bool:

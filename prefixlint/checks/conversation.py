@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from prefixlint.checks import Context
 from prefixlint.checks._shapes import (
@@ -11,32 +11,25 @@ from prefixlint.checks._shapes import (
     Hit,
     elements_of,
     entries,
-    has_rest,
     holds_messages,
     is_called,
     keeps,
     last_name,
-    makes_message,
-    moving_slices,
     named_parts,
-    number_of,
     receiver,
     report,
     sinks,
-    words_of,
 )
+from prefixlint.checks._windows import windows
 from prefixlint.findings import Finding, Rule, Severity
 from prefixlint.link import HISTORY
 from prefixlint.prompts import Hole, Span, Text
 from prefixlint.resolve import Frame
-from prefixlint.sources import Sink, Summary
-from prefixlint.sources._pyscope import words
-from prefixlint.sources._pysinks import WINDOWS, is_message_call
+from prefixlint.sources import Summary
 from prefixlint.values import (
     Attr,
     Call,
     Const,
-    Either,
     Elem,
     Field,
     Item,
@@ -44,12 +37,10 @@ from prefixlint.values import (
     Lit,
     Loop,
     Map,
-    Name,
     Op,
     Param,
     Seq,
     Slice,
-    Star,
     Value,
     Var,
     bare,
@@ -57,7 +48,6 @@ from prefixlint.values import (
     text_of,
     walk,
 )
-from prefixlint.wordset import word_set
 
 NAME = "conversation"
 
@@ -159,147 +149,6 @@ def _rewrites(loop: Loop) -> bool:
         spread = any(key is None and isinstance(bare(item), Elem) for key, item in body.entries)
         return spread and "content" in entries(body)
     return False
-
-
-_MOVES = "the history starts at another message on each turn, so nothing behind the system text is reused"
-
-
-def _window(context: Context) -> Iterator[Hit]:
-    yield from _kept_last(context)
-    yield from _taken_out(context)
-    for _, sink, frame in sinks(context, "messages"):
-        held = bare(sink.value)
-        parts = _flat(held) if isinstance(held, Join) else held.items if isinstance(held, Seq) else ()
-        if len(parts) > 1 and not any(isinstance(part, (Lit, Field)) for part in parts):
-            for number, part in enumerate(parts):
-                inner = bare(part.value if isinstance(part, Star) else part)
-                if makes_message(inner) or (isinstance(inner, Loop) and not _gives_messages(inner)):
-                    continue
-                # without system text in front, it may be what is added to a conversation, or kept of one
-                led = any(map(_is_system, parts[:number])) and not _is_condensed(sink, parts)
-                for found in moving_slices(inner):
-                    if not has_rest(sink.value, found):
-                        short = number_of(found) in _EXCHANGE
-                        yield frame.span(found), _MOVES, Severity.ERROR if led and not short else Severity.INFO
-
-
-def _is_condensed(sink: Sink, parts: Iterable[Value]) -> bool:
-    """Tell whether a list is what is left of a conversation that was summarised: it is cut once, not on each turn."""
-    names = [sink.func, *(last_name(part) for value in parts for part in walk(value) if isinstance(part, _NAMED))]
-    return any(words(name) & _CONDENSED for name in names)
-
-
-_NAMED = (Name, Var, Param, Attr, Call)
-_CONDENSED = word_set(
-    "summary summaries summarize summarise summarized summarised compact compaction compacted compress compressed "
-    "condense condensed"
-)
-_EXCHANGE = (1, 2)
-"""Messages of one exchange: what is kept of so few is no window over a conversation."""
-
-
-def _flat(value: Join, depth: int = 0) -> tuple[Value, ...]:
-    """Give the parts of a sum, those of sums in it in their place."""
-    out: list[Value] = []
-    for part in value.parts:
-        inner = bare(part)
-        out.extend(_flat(inner, depth + 1) if isinstance(inner, Join) and depth < 4 else [part])
-    return tuple(out)
-
-
-def _is_system(value: Value) -> bool:
-    """Tell whether a part of a list of messages is, or is called, system text."""
-    for part in walk(value):
-        if isinstance(part, Map) and text_of(entries(part).get("role")) in _SYSTEM:
-            return True
-        if isinstance(part, Call) and _is_system_call(part):
-            return True
-        if isinstance(part, (Name, Var, Param, Attr)) and "system" in words(last_name(part)):
-            return True
-    return False
-
-
-def _is_system_call(call: Call) -> bool:
-    given = dict(call.kwargs).get("role", call.args[0] if call.args else None)
-    return "system" in words(last_name(call)) or text_of(given) in _SYSTEM
-
-
-_SYSTEM = frozenset(["system", "developer"])
-
-
-def _kept_last(context: Context) -> Iterator[Hit]:
-    """Give what keeps the last messages by itself: a deque with a length, a memory of a framework."""
-    for path in context.paths:
-        summary = context.linked.project.summary(path)
-        held = [(name, bare(value)) for name, value in summary.constants.items()] if summary is not None else []
-        named = [value for name, value in held if words_of(name) & (MESSAGE_WORDS | {"memory"})]
-        local = [bare(sink.value) for sink in (summary.sinks if summary is not None else ()) if sink.kind == "messages"]
-        for value in (*named, *local):
-            bounded = isinstance(value, Call) and any(name == "maxlen" for name, _ in value.kwargs)
-            if summary is not None and bounded and last_name(value) == "deque":
-                # what is kept so may be shown to people, or only counted
-                yield Frame(summary).span(value), _MOVES, Severity.INFO
-    for _, sink, frame in sinks(context, "call"):
-        if sink.name in WINDOWS and isinstance(sink.value, Call) and _keeps_last(sink.value):
-            yield frame.span(sink.value), _MOVES
-
-
-def _keeps_last(call: Call) -> bool:
-    """Tell whether a call of a framework keeps the last messages, not the first."""
-    given = dict(call.kwargs)
-    listed = bare(call.args[0]) if call.args else None
-    if isinstance(listed, Seq) and listed.items and all(map(makes_message, map(bare, listed.items))):
-        return False  # messages made for this alone: their text is cut
-    return text_of(given.get("strategy")) != "first" and (last_name(call) != "trim_messages" or "max_tokens" in given)
-
-
-def _taken_out(context: Context) -> Iterator[Hit]:
-    """Give places where a loop takes the oldest messages out of a conversation that is sent."""
-    for summary, sink, frame in sinks(context, "call", "expr"):
-        call = bare(sink.value)
-        if sink.kind == "call" and sink.name == "pop" and isinstance(call, Call):
-            target, key = receiver(call), bare(call.args[0])
-        elif sink.kind == "expr" and sink.name == "delete" and isinstance(call, Item):
-            target, key = call.base, bare(call.key)
-        else:
-            continue
-        oldest = isinstance(key, Const) and type(key.value) is int and key.value >= 0
-        if sink.loop and oldest and target is not None and holds_messages(target):
-            behind_system = isinstance(key, Const) and key.value == 1
-            yield frame.span(call), _MOVES, Severity.ERROR if behind_system and _is_sent(summary) else Severity.INFO
-
-
-def _is_sent(summary: Summary) -> bool:
-    """Tell whether a file sends messages to a model."""
-    keys = {"messages", "input", "contents"}
-    return any(
-        sink.kind == "call" and isinstance(sink.value, Call) and keys & {name for name, _ in sink.value.kwargs}
-        for sink in summary.sinks
-    )
-
-
-def _gives_messages(loop: Loop) -> bool:
-    """Tell whether a loop over a conversation gives messages, not lines of a text about it."""
-    return any(
-        makes_message(part) or (isinstance(part, Call) and is_message_call(part)) or isinstance(part, Elem)
-        for part in _bodies(loop.body)
-    )
-
-
-def _bodies(value: Value, depth: int = 0) -> Iterator[Value]:
-    """Give what a loop's body adds, whichever way it does."""
-    held = bare(value.value if isinstance(value, Star) else value)
-    inner: tuple[Value, ...] = ()
-    if isinstance(held, Seq):
-        inner = held.items
-    elif isinstance(held, Either):
-        inner = held.options
-    elif isinstance(held, Loop):
-        inner = (held.body,)
-    if not inner or depth > 4:
-        yield held
-    for part in inner:
-        yield from _bodies(part, depth + 1)
 
 
 def _reasoning(context: Context) -> Iterator[Hit]:
@@ -458,7 +307,9 @@ def _completion_order(context: Context) -> Iterator[Hit]:
                 # whether they become messages, and are replayed in another order, is not shown
                 yield Frame(summary).span(part.source), _FINISHED, Severity.INFO
     for _, sink, frame in sinks(context, "message"):
-        for part in walk(sink.value) if sink.loop and _is_result(sink.value) else ():
+        # results that are found by the calls' ids stand in the calls' order
+        answered = _answered(sink.value) if sink.loop else None
+        for part in walk(answered) if answered is not None else ():
             source = bare(part.source) if isinstance(part, Elem) else None
             if isinstance(source, Call) and last_name(source) == "as_completed":
                 yield frame.span(source), _FINISHED
@@ -467,11 +318,16 @@ def _completion_order(context: Context) -> Iterator[Hit]:
 _FINISHED = "results stand in the order in which the calls finished"
 
 
-def _is_result(message: Value) -> bool:
-    """Tell whether a message is what a tool gave."""
-    if isinstance(message, Map):
-        return text_of(entries(message).get("role")) == "tool"
-    return isinstance(message, Call) and last_name(message) == "ToolMessage"
+def _answered(message: Value) -> Value | None:
+    """Give the id of the call that a tool's message answers, the message where it has none."""
+    given: dict[str, Value] = {}
+    if isinstance(message, Map) and text_of(entries(message).get("role")) == "tool":
+        given = entries(message)
+    elif isinstance(message, Call) and last_name(message) == "ToolMessage":
+        given = dict(message.kwargs)
+    else:
+        return None
+    return given.get("tool_call_id", message)
 
 
 def _completes(source: Value) -> bool:
@@ -491,7 +347,7 @@ _OF_CALLS = frozenset("calls call toolcalls tool tools function functions pendin
 _SHAPES: dict[str, Callable[[Context], Iterator[Hit]]] = {
     "moving-block": _moving_block,
     "mutated": _mutated,
-    "window": _window,
+    "window": windows,
     "reasoning": _reasoning,
     "ephemeral": _ephemeral,
     "shape-flip": _shape_flip,

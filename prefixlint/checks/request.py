@@ -221,15 +221,17 @@ def _ids_of_calls(context: Context) -> Iterator[tuple[Value, Frame, bool]]:
                 value = entries(part).get(key)
                 if key == "id" and "role" in entries(part):
                     continue  # the message's own
-                if value is not None and (sink.loop or isinstance(bare(value), Either)):
-                    yield value, frame, _rebuilds(sink)
+                spare = isinstance(bare(value), Either) if value is not None else False
+                if value is not None and (sink.loop or spare):
+                    # without an id that may be at hand, it may be where a call is made
+                    yield value, frame, _rebuilds(sink) and (spare or bool(words(sink.func) & _REBUILDS))
 
 
 def _ids_of_messages(context: Context) -> Iterator[tuple[Value, Frame, bool]]:
     """Give the same of messages that a loop makes."""
     for _, sink, frame in sinks(context, "message"):
         for value in _made_ids(sink.value) if sink.loop else ():
-            yield value, frame, bool(words(sink.func) & _REBUILDS) and not _is_record(sink.value)
+            yield value, frame, bool(words(sink.func) & _REBUILDS) and not (sink.aside or _is_record(sink.value))
 
 
 def _is_record(message: Value) -> bool:
@@ -260,7 +262,7 @@ def _rebuilds(sink: Sink) -> bool:
     """Tell whether calls stand in a message that is made for a model, not in what one has just sent."""
     keys = frozenset({"type", "role"} if sink.name == "call_id" else {"role"})  # what an API's own items say they are
     message = isinstance(sink.value, Map) and not keys.isdisjoint(entries(sink.value))
-    return message and not set(sink.func.lower().replace(".", "_").split("_")) & _READS
+    return message and not sink.aside and not set(sink.func.lower().replace(".", "_").split("_")) & _READS
 
 
 def _attachment(context: Context) -> Iterator[Hit]:

@@ -21,6 +21,7 @@ from prefixlint.reach import is_aside
 from prefixlint.sources._pyscope import words
 from prefixlint.sources._pysinks import PROMPT_WORDS
 from prefixlint.speech import IMPERATIVE, static_text
+from prefixlint.wordset import word_set
 
 NAME = "volatile"
 
@@ -35,20 +36,22 @@ NEWEST_FLOOR = 16
 """Static tokens that must follow a value inside the newest message: fewer are a phrase around it, not instructions."""
 SHARED_FLOOR = 24
 """Static tokens behind a place that make it a fault where no conversation is shown to follow."""
-SESSION_FLOOR = 48
-"""The same for facts of the machine, which stay for a session: what is behind them must be worth more than that one."""
+SESSION_FLOOR = 128
+"""The same for facts of the machine, which stay for a session, and are often told at its start on purpose."""
 TEXT_FLOOR = 128
 """The same where code does not show that the text is system text."""
-PROCESS_FLOOR = 512
-"""The same for a value of each process: only those that share a cache, and one that starts again, find another one."""
 _CODE = (".py", ".pyw", ".ipynb")
 """Endings of files in which a text may be anything; a template is there to be sent."""
 _NEVER_ASKED = frozenset(["clock", "date", "age", "random"])
 """Kinds that no request is about."""
-_OF_A_SESSION = frozenset(["environment", "order", "selection", "counter"])
-"""Kinds that a conversation often has one of: the number of an agent, the persona that was drawn for it."""
-_LISTINGS = frozenset(["listdir", "scandir", "walk", "glob", "iglob", "rglob", "iterdir"])
-"""Functions that give the files of a folder."""
+_EXAMPLES = word_set("example examples shot shots fewshot demo demos demonstration demonstrations exemplar exemplars")
+"""What is drawn to show a model how to answer, any of which would do."""
+_OF_A_PROCESS = frozenset(["order", "object"])
+"""Kinds that each process has another one of, whenever it makes it."""
+_OF_A_SESSION = frozenset(["environment", "order", "selection", "counter", "random"])
+"""Kinds that a conversation often has one of: its id, the number of an agent, the persona that was drawn for it."""
+_LISTINGS = frozenset(["listdir", "scandir", "walk", "glob", "iglob", "rglob", "iterdir", "entry_points"])
+"""Functions that give the files of a folder, or what is installed."""
 _PRESENT = frozenset(["current", "now", "today"])
 """Words that say that a time is the present one, not that of an event or a document."""
 _SAYS_NOW = re.compile(r"\b(?:current|currently|now|today|present)\b[^.]*\Z", re.IGNORECASE)
@@ -131,13 +134,14 @@ def level(place: Place, rule: Rule) -> Severity:
     """
     if rule.params.get("advice") or place.masker is not None or place.origin.weak or not is_proven(place):
         return Severity.INFO
+    lasting = place.origin.kind not in _OF_A_PROCESS
+    if place.origin.frozen and lasting:  # all requests of a process have the same
+        return Severity.INFO
     if is_aside(place.span.path) or (place.origin.span is not None and is_aside(place.origin.span.path)):
         return Severity.INFO
     ceiling = rule.severity
-    if place.origin.volatility.period in (Period.PROCESS, Period.DAY) or place.origin.frozen:
+    if place.origin.frozen or (lasting and place.origin.volatility.period in (Period.PROCESS, Period.DAY)):
         ceiling = min(ceiling, Severity.WARNING if rule.severity == Severity.ERROR else Severity.INFO)
-        if place.origin.kind in ("order", "object") and not place.origin.frozen:
-            ceiling = rule.severity
     if place.role not in HEAD and place.role != "text":
         ceiling = min(ceiling, Severity.WARNING)
     return ceiling
@@ -161,11 +165,15 @@ def _is_telling(place: Place) -> bool:
         return False
     if origin.kind == "clock":
         owner = origin.label.rpartition(".")[0].removeprefix("self")
-        return not owner and (bool(words(origin.label) & _PRESENT) or _SAYS_NOW.search(place.lead) is not None)
+        return (
+            _breaks_off(place)
+            and not owner
+            and (bool(words(origin.label) & _PRESENT) or _SAYS_NOW.search(place.lead) is not None)
+        )
     # a user's name at the end of a long text costs little: most of it is shared, and what follows is the user's own
     ends = origin.kind == "identity" and place.behind < place.before
     request = len(place.prompt.messages) > 1 and len(words(origin.label)) > 1
-    return request and origin.kind != "environment" and not ends and place.behind >= SHARED_FLOOR
+    return request and origin.kind == "identity" and not ends and place.shared >= SHARED_FLOOR
 
 
 def _costs(place: Place) -> bool:
@@ -183,15 +191,31 @@ def _costs(place: Place) -> bool:
         return False
     if place.role not in HEAD:
         if place.role == "text" and not place.group.path.endswith(_CODE):
-            return kind in _NEVER_ASKED and place.behind >= SHARED_FLOOR
+            return kind in _NEVER_ASKED and place.shared >= SHARED_FLOOR
         first = place.prompt.messages[0].role == place.role
-        floor = PROCESS_FLOOR if origin.frozen else TEXT_FLOOR
-        return kind in _NEVER_ASKED - {"random"} and first and place.behind >= floor and _speaks(place)
-    if (origin.frozen and place.behind < SHARED_FLOOR) or (place.prompt.once and place.behind < place.before):
+        return kind in _NEVER_ASKED - {"random"} and first and place.shared >= TEXT_FLOOR and _speaks(place)
+    if (origin.frozen and place.shared < SHARED_FLOOR) or (place.prompt.once and place.shared < place.before):
         return False
-    if place.role == "tools" or place.history or kind not in _OF_A_SESSION:
+    if place.role == "tools":
         return True
-    return place.behind >= (SESSION_FLOOR if kind == "environment" else SHARED_FLOOR)
+    if kind == "selection" and not _is_of_examples(place):
+        return False
+    if kind in _OF_A_SESSION:
+        return _breaks_off(place, SESSION_FLOOR if kind == "environment" else SHARED_FLOOR)
+    return _breaks_off(place)
+
+
+def _breaks_off(place: Place, floor: int = CONTENT_FLOOR) -> bool:
+    """Tell whether requests share text behind a place, or a conversation follows it, with nothing of their own between.
+
+    A time at the end of a system text that nothing is shown to follow may be where it costs least.
+    """
+    return place.shared >= floor or (place.history and not place.cut)
+
+
+def _is_of_examples(place: Place) -> bool:
+    """Tell whether examples are drawn: anything else that is drawn is often what the prompt is for."""
+    return any(words(name) & _EXAMPLES for name in (place.origin.label, *place.hole.names))
 
 
 def _is_listing(place: Place) -> bool:
@@ -200,9 +224,9 @@ def _is_listing(place: Place) -> bool:
 
 
 def _is_somewhere(place: Place) -> bool:
-    """Tell whether a value from another file stands somewhere in a text that is not followed: `{enriched_prompt}`."""
+    """Tell whether a value stands somewhere in a text that is not followed: `{enriched_prompt}`."""
     span, names = place.origin.span, place.hole.names
-    return span is not None and span.path != place.span.path and bool(names) and bool(words(names[0]) & PROMPT_WORDS)
+    return span is not None and span != place.group and bool(names) and bool(words(names[0]) & PROMPT_WORDS)
 
 
 def _speaks(place: Place) -> bool:

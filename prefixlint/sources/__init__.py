@@ -70,7 +70,7 @@ class Sink:
       store     `target[key] = value` or `target.key = value`; `value` is a Seq of target, key, value
       expr      any other value of interest to a check, `name` saying which
     `func` is the qualified name of the function it stands in, empty at module level. `loop` says that it stands in a
-    loop statement.
+    loop statement, `aside` that it is what is done when something fails, or what a store is given to keep.
     """
 
     kind: str
@@ -81,6 +81,7 @@ class Sink:
     func: str = ""
     name: str = ""
     loop: bool = False
+    aside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,9 @@ def encode(summary: Summary) -> dict[str, Any]:
     renders = [[table.add(site.call), site.func] for site in summary.renders]
     return {
         "kind": summary.kind,
-        "sinks": [[s.kind, table.add(s.value), s.start, s.end, s.role, s.func, s.name, s.loop] for s in summary.sinks],
+        "sinks": [
+            [s.kind, table.add(s.value), s.start, s.end, s.role, s.func, s.name, s.loop, s.aside] for s in summary.sinks
+        ],
         "constants": {name: table.add(value) for name, value in summary.constants.items()},
         "functions": {name: _encode_function(function, table) for name, function in summary.functions.items()},
         "classes": {name: [list(c.bases), c.printable] for name, c in summary.classes.items()},
@@ -216,9 +219,7 @@ def decode(path: str, row: Mapping[str, Any]) -> Summary:
     return Summary(
         path=path,
         kind=row["kind"],
-        sinks=tuple(
-            Sink(k, table[v], a, b, role, func, name, loop) for k, v, a, b, role, func, name, loop in row["sinks"]
-        ),
+        sinks=tuple(Sink(kind, table[value], *rest) for kind, value, *rest in row["sinks"]),
         constants={name: table[value] for name, value in row["constants"].items()},
         functions={name: function(fields) for name, fields in row["functions"].items()},
         classes={name: Class(tuple(bases), printable) for name, (bases, printable) in row["classes"].items()},

@@ -150,16 +150,18 @@ def _by_chance(old: Value | None, value: Value, coin: Call) -> Value:
     return one_of(value, coin) if isinstance(value, Either) else value
 
 
-def _branches(bodies: Sequence[Sequence[ast.stmt]], scope: Scope) -> bool:
-    """Follow alternatives from the same state and merge what they leave."""
+def _branches(bodies: Sequence[Sequence[ast.stmt]], scope: Scope, *, failing: bool = False) -> bool:
+    """Follow alternatives from the same state and merge what they leave; all but the first may be for failures."""
     before = scope.env
     left: list[Env] = []
-    for body in bodies:
+    for number, body in enumerate(bodies):
         scope.env = dict(before)
+        scope.failures += failing and number > 0
         if run(body, scope):
             _pysinks.of_names(scope.env, before, scope)
         else:
             left.append(scope.env)
+        scope.failures -= failing and number > 0
     if not left:
         scope.env = before
         return True
@@ -287,7 +289,8 @@ def _with(node: ast.With | ast.AsyncWith, scope: Scope) -> bool:
 
 
 def _try(node: ast.Try | ast.TryStar, scope: Scope) -> bool:
-    stopped = _branches([[*node.body, *node.orelse], *(handler.body for handler in node.handlers)], scope)
+    bodies = [[*node.body, *node.orelse], *(handler.body for handler in node.handlers)]
+    stopped = _branches(bodies, scope, failing=True)
     return run(node.finalbody, scope) or stopped
 
 

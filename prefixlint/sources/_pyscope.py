@@ -75,6 +75,7 @@ class Scope:
     env: dict[str, Value] = field(default_factory=dict)
     returns: list[Value] = field(default_factory=list)
     loops: int = 0
+    failures: int = 0
     override: tuple[int, int] | None = None
     spread: str = ""
 
@@ -105,15 +106,15 @@ class Scope:
         """Tell whether this is the module's own scope."""
         return not self.func and not self.cls
 
-    def sink(
-        self, kind: str, value: Value, role: str = "text", name: str = "", at: tuple[int, int] | None = None
-    ) -> None:
+    def sink(self, kind: str, value: Value, role: str = "text", name: str = "", *, aside: bool = False) -> None:
         """Note a sink once."""
-        start, end = at or (value.start, value.end)
+        start, end = value.start, value.end
         if (kind, id(value)) in self.module.sunk:
             return
         self.module.sunk.add((kind, id(value)))
-        self.module.sinks.append(Sink(kind, value, start, end, role, self.func, name, self.loops > 0))
+        self.module.sinks.append(
+            Sink(kind, value, start, end, role, self.func, name, self.loops > 0, aside or self.failures > 0)
+        )
 
     def unknown(self, node: ast.expr) -> Op:
         """Give the value of what is not followed."""

@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 
+from prefixlint.sources._pyreaders import NOTES, keeps, shows, tells_people
 from prefixlint.sources._pyscope import Scope, words
 from prefixlint.sources._pytools import MOST, SCHEMAS, holds_tools, is_definition, map_keys
 from prefixlint.speech import IMPERATIVE, LONG, weight
@@ -105,13 +106,6 @@ _COMMON_KEYS = frozenset(["instruction", "instructions", "persona", "additional_
 _PLACEHOLDER = re.compile(r"(?:\{\w+\}|\{\{ ?\w+ ?\}\}|<\w+>|\[\w+\]|%\w+%|\$\w+|__\w+__)\Z")
 """What `.replace` puts a value for, in a text that is not at hand."""
 _SPEAKERS = frozenset(["system", "developer", "user", "assistant"])
-_TO_PEOPLE = word_set(
-    "log logger logging debug info warning error exception critical warn print echo secho raise write_line "
-    "add_argument add_parser option argument field help panel markdown fail exit"
-)
-"""Words of calls whose text people read: logs, command lines, exceptions, documentation of fields."""
-_NOTES = word_set("description help detail doc epilog usage label placeholder tooltip error title msg reason")
-"""Keywords whose text people read, or tools."""
 _REQUEST_KEYS = frozenset(["model", "messages", "input", "tools"])
 _MODEL_WORDS = word_set(
     "agent agents llm llms chat model models assistant assistants create generate complete completion completions "
@@ -134,7 +128,7 @@ def of_call(call: Call, scope: Scope) -> None:
     elif last in TEMPLATE_CLASSES or owner in TEMPLATE_CLASSES:
         messages = last in ("from_messages", "ChatPromptTemplate")
         scope.sink("messages" if messages else "text", call)
-    elif last in _SYSTEM_METHODS:
+    elif last in _SYSTEM_METHODS and not shows(owner):
         for arg in call.args:
             held = bare(arg)
             for item in held.items if isinstance(held, Seq) else (arg,):
@@ -184,7 +178,7 @@ def _keywords(pairs: tuple[tuple[str, Value], ...], scope: Scope, owner: str = "
                 scope.sink("messages", value, "system")
             elif not isinstance(bare(value), (Param,)):
                 sure = key not in _COMMON_KEYS or keys & _REQUEST_KEYS or words(owner) & _MODEL_WORDS
-                scope.sink("text" if sure else "hint", value, "system")
+                scope.sink("text" if sure else "hint", value, "system", aside=keeps(owner))
         elif (key in MESSAGE_KEYS and key != "input") or (key == "input" and looks_like_messages(value)):
             scope.sink("messages", value)
         elif key in TOOL_KEYS:
@@ -201,9 +195,9 @@ def _inline(call: Call, last: str, path: str, scope: Scope) -> None:
     if last in RENDERS or last in ("join", "append", "write", "strip", "dedent", "format", "extend"):
         return
     for name, value in (*(("", arg) for arg in call.args), *call.kwargs):
-        if not isinstance(value, (Join, Call)) or name in _NOTES or not (is_text(value) and _imperative(value)):
+        if not isinstance(value, (Join, Call)) or name in NOTES or not (is_text(value) and _imperative(value)):
             continue
-        if not words(path or last) & _TO_PEOPLE:
+        if not tells_people(path or last):
             scope.sink("named", value, "text", name or last)
 
 

@@ -18,7 +18,7 @@ MOST = 200
 _PASSED_ON = word_set("as_completed list tuple sorted set reversed gather chain")
 _OF_CALLS = word_set(
     "call calls result results name names message messages choice id ids task run execute simulate invoke response "
-    "output outputs submit"
+    "output outputs submit strip lower upper split rename label labels key keys"
 )
 """Words that make of a tool one of its calls, or what it gave."""
 

@@ -1,0 +1,227 @@
+"""Windows over a conversation: code that keeps its last messages and sends them behind a system text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from prefixlint import link
+from prefixlint.checks import Context
+from prefixlint.checks._shapes import (
+    MESSAGE_WORDS,
+    Hit,
+    entries,
+    has_rest,
+    holds_messages,
+    last_name,
+    makes_message,
+    moving_slices,
+    number_of,
+    passed_on,
+    receiver,
+    sinks,
+    words_of,
+)
+from prefixlint.findings import Severity
+from prefixlint.prompts import Hole, Include, Period, Prompt, Text, flatten
+from prefixlint.resolve import Frame
+from prefixlint.sources import Sink, Summary
+from prefixlint.sources._pyscope import words
+from prefixlint.sources._pysinks import WINDOWS, is_message_call
+from prefixlint.values import (
+    Attr,
+    Call,
+    Const,
+    Either,
+    Elem,
+    Field,
+    Item,
+    Join,
+    Lit,
+    Loop,
+    Map,
+    Name,
+    Param,
+    Seq,
+    Star,
+    Value,
+    Var,
+    bare,
+    text_of,
+    walk,
+)
+from prefixlint.verdicts import is_constant_name
+from prefixlint.wordset import word_set
+
+_MOVES = "the history starts at another message on each turn, so nothing behind the system text is reused"
+
+
+def windows(context: Context) -> Iterator[Hit]:
+    """Give what lets the history of a conversation start at another message on each turn."""
+    yield from _kept_last(context)
+    yield from _taken_out(context)
+    for _, sink, frame in sinks(context, "messages"):
+        held = bare(sink.value)
+        parts = _flat(held) if isinstance(held, Join) else held.items if isinstance(held, Seq) else ()
+        if len(parts) > 1 and not any(isinstance(part, (Lit, Field)) for part in parts):
+            for number, part in enumerate(parts):
+                inner = bare(part.value if isinstance(part, Star) else part)
+                if makes_message(inner) or (isinstance(inner, Loop) and not _gives_messages(inner)):
+                    continue
+                for found in moving_slices(inner):
+                    if not has_rest(sink.value, found):
+                        costs = number_of(found) not in _EXCHANGES and not _is_condensed(sink, parts)
+                        costs = costs and _is_led(context, parts[:number], frame)
+                        yield frame.span(found), _MOVES, Severity.ERROR if costs else Severity.INFO
+
+
+def _is_led(context: Context, front: Iterable[Value], frame: Frame) -> bool:
+    """Tell whether system text that is shown to stay the same stands in front of a window.
+
+    Without one it may be what is added to a conversation, or kept of one; behind one that each request changes, as most
+    do that are not shown, nothing is left that the window could cost.
+    """
+    parts = tuple(front)
+    if not any(map(_is_system, parts)):
+        return False
+    if all(isinstance(part, Name) and is_constant_name(part.dotted) for part in parts):
+        return True  # of another project
+    shown = [message for part in parts for message in link.message(context.linked, part, frame)]
+    segments = flatten(Prompt(tuple(shown), frame.span(parts[0])))
+    ahead = [segment.node for segment in segments if segment.role in _SYSTEM]
+    return bool(ahead) and all(map(_stays, ahead))
+
+
+def _stays(node: Text | Hole | Include) -> bool:
+    """Tell whether a piece of a system text is the same in all requests of a conversation."""
+    if not isinstance(node, Hole):
+        return isinstance(node, Text)
+    return node.constant or (bool(node.origins) and all(o.volatility.period <= Period.PROCESS for o in node.origins))
+
+
+def _is_condensed(sink: Sink, parts: Iterable[Value]) -> bool:
+    """Tell whether a list is what is left of a conversation that was summarised: it is cut once, not on each turn."""
+    names = [sink.func, *(last_name(part) for value in parts for part in walk(value) if isinstance(part, _NAMED))]
+    return any(words(name) & _CONDENSED for name in names)
+
+
+_NAMED = (Name, Var, Param, Attr, Call)
+_CONDENSED = word_set(
+    "summary summaries summarize summarise summarized summarised compact compaction compacted compress compressed "
+    "condense condensed classify classifier classification intent router routing rewrite rephrase reformulate title"
+)
+"""Words of what is asked about a conversation, or made of it, beside the requests that go on with it."""
+_EXCHANGES = range(1, 5)
+"""Messages of two exchanges: what is kept of so few is no window over a conversation, or one that is meant to be."""
+
+
+def _flat(value: Join, depth: int = 0) -> tuple[Value, ...]:
+    """Give the parts of a sum, those of sums in it in their place."""
+    out: list[Value] = []
+    for part in value.parts:
+        inner = bare(part)
+        out.extend(_flat(inner, depth + 1) if isinstance(inner, Join) and depth < 4 else [part])
+    return tuple(out)
+
+
+def _is_system(value: Value) -> bool:
+    """Tell whether a part of a list of messages is, or is called, system text."""
+    for part in walk(value):
+        if isinstance(part, Map) and text_of(entries(part).get("role")) in _SYSTEM:
+            return True
+        if isinstance(part, Call) and _is_system_call(part):
+            return True
+        if isinstance(part, (Name, Var, Param, Attr)) and "system" in words(last_name(part)):
+            return True
+    return False
+
+
+def _is_system_call(call: Call) -> bool:
+    given = dict(call.kwargs).get("role", call.args[0] if call.args else None)
+    return "system" in words(last_name(call)) or text_of(given) in _SYSTEM
+
+
+_SYSTEM = frozenset(["system", "developer"])
+
+
+def _kept_last(context: Context) -> Iterator[Hit]:
+    """Give what keeps the last messages by itself: a deque with a length, a memory of a framework."""
+    for path in context.paths:
+        summary = context.linked.project.summary(path)
+        held = [(name, bare(value)) for name, value in summary.constants.items()] if summary is not None else []
+        named = [value for name, value in held if words_of(name) & (MESSAGE_WORDS | {"memory"})]
+        local = [bare(sink.value) for sink in (summary.sinks if summary is not None else ()) if sink.kind == "messages"]
+        for value in (*named, *local):
+            bounded = isinstance(value, Call) and any(name == "maxlen" for name, _ in value.kwargs)
+            if summary is not None and bounded and last_name(value) == "deque":
+                # what is kept so may be shown to people, or only counted
+                yield Frame(summary).span(value), _MOVES, Severity.INFO
+    for summary, sink, frame in sinks(context, "call"):
+        if sink.name in WINDOWS and isinstance(sink.value, Call) and _keeps_last(sink.value):
+            aside = words(sink.func) & _CONDENSED or _is_handed_back(context, summary, sink)
+            yield frame.span(sink.value), _MOVES, Severity.INFO if aside else Severity.ERROR
+
+
+def _is_handed_back(context: Context, summary: Summary, sink: Sink) -> bool:
+    """Tell whether a function gives back what a call kept, alone or in a list, and nobody is known to call it."""
+    function = summary.functions.get(sink.func)
+    if function is None or function.returns is None or context.linked.project.call_sites(summary, sink.func):
+        return False
+    return any(part is sink.value for part in passed_on(function.returns))
+
+
+def _keeps_last(call: Call) -> bool:
+    """Tell whether a call of a framework keeps the last messages, not the first."""
+    given = dict(call.kwargs)
+    listed = bare(call.args[0]) if call.args else None
+    if isinstance(listed, Seq) and listed.items and all(map(makes_message, map(bare, listed.items))):
+        return False  # messages made for this alone: their text is cut
+    return text_of(given.get("strategy")) != "first" and (last_name(call) != "trim_messages" or "max_tokens" in given)
+
+
+def _taken_out(context: Context) -> Iterator[Hit]:
+    """Give places where a loop takes the oldest messages out of a conversation that is sent."""
+    for summary, sink, frame in sinks(context, "call", "expr"):
+        call = bare(sink.value)
+        if sink.kind == "call" and sink.name == "pop" and isinstance(call, Call):
+            target, key = receiver(call), bare(call.args[0])
+        elif sink.kind == "expr" and sink.name == "delete" and isinstance(call, Item):
+            target, key = call.base, bare(call.key)
+        else:
+            continue
+        oldest = isinstance(key, Const) and type(key.value) is int and key.value >= 0
+        if sink.loop and oldest and target is not None and holds_messages(target):
+            behind_system = isinstance(key, Const) and key.value == 1
+            yield frame.span(call), _MOVES, Severity.ERROR if behind_system and _sends(summary) else Severity.INFO
+
+
+def _sends(summary: Summary) -> bool:
+    """Tell whether a file sends messages to a model."""
+    keys = {"messages", "input", "contents"}
+    return any(
+        sink.kind == "call" and isinstance(sink.value, Call) and keys & {name for name, _ in sink.value.kwargs}
+        for sink in summary.sinks
+    )
+
+
+def _gives_messages(loop: Loop) -> bool:
+    """Tell whether a loop over a conversation gives messages, not lines of a text about it."""
+    return any(
+        makes_message(part) or (isinstance(part, Call) and is_message_call(part)) or isinstance(part, Elem)
+        for part in _bodies(loop.body)
+    )
+
+
+def _bodies(value: Value, depth: int = 0) -> Iterator[Value]:
+    """Give what a loop's body adds, whichever way it does."""
+    held = bare(value.value if isinstance(value, Star) else value)
+    inner: tuple[Value, ...] = ()
+    if isinstance(held, Seq):
+        inner = held.items
+    elif isinstance(held, Either):
+        inner = held.options
+    elif isinstance(held, Loop):
+        inner = (held.body,)
+    if not inner or depth > 4:
+        yield held
+    for part in inner:
+        yield from _bodies(part, depth + 1)

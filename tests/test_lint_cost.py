@@ -1,0 +1,220 @@
+"""What a changing value must cost to be worth a warning, and what is done so rarely that it is none."""
+
+import pytest
+
+from tests.linting import codes
+from tests.test_lint_proof import ASK, LONG, NOW, RULES, levels
+
+
+@pytest.mark.parametrize(
+    ("function", "text", "rest", "word"),
+    [
+        ("__init__", f"{LONG} It is {{now}}.", "", "info"),
+        ("__init__", f"It is {{now}}. {LONG}", "", "error"),
+        ("__init__", f"{LONG} It is {{now}}. {RULES}", "", "info"),
+        ("ask", f"{LONG} It is {{now}}.", "", "info"),
+        ("ask", f"{LONG} It is {{now}}. {RULES}", "", "error"),
+        ("ask", f"{LONG} It is {{now}}.", "*self.history, ", "error"),
+        ("ask", f"{LONG} It is {{now}}, and you were asked {{q}}.", "*self.history, ", "info"),
+    ],
+)
+def test_a_clock_costs_what_is_shown_to_stand_behind_it(function, text, rest, word):
+    made = text.replace("{now}", "{datetime.now()}").replace("{q}", "{user_question}")
+    text = f'{NOW}class Chat:\n    def {function}(self, q, user_question):\n        self.messages = [{{"role": "system", "content": f"{made}"}}, {rest}{ASK}]\n'
+    assert levels({"a.py": text}, "PFX101") == {word}
+
+
+@pytest.mark.parametrize(
+    ("behind", "word"),
+    [
+        (f"{RULES} What they ask: {{question}}", "error"),
+        (f"{{question}} {RULES}", "info"),
+        (f"{{search_results}} {RULES}", "info"),
+        (f"{{self.description}} {RULES}", "error"),
+        (f"{{language}} {RULES}", "error"),
+    ],
+)
+def test_text_behind_what_the_request_brings_is_shared_with_nobody(behind, word):
+    text = f'{NOW}def f(self, question, search_results, language):\n    return [{{"role": "system", "content": f"It is {{datetime.now()}}. {behind}"}}, {{"role": "user", "content": question}}]\n'
+    assert levels({"a.py": text}, "PFX101") == {word}
+
+
+def test_a_question_in_another_branch_cuts_nothing_off():
+    body = f'    text = f"It is {{datetime.now()}}. {RULES[:30]}"\n    if question:\n        text += f"Asked: {{question}}. "\n    text += "{RULES}"\n'
+    ask = f'    return [{{"role": "system", "content": text}}, {ASK}]\n'
+    assert levels({"a.py": f"{NOW}def f(q, question):\n{body}{ask}"}, "PFX101") == {"error"}
+
+
+@pytest.mark.parametrize(("name", "word"), [("examples", "error"), ("few_shots", "error"), ("words", "info")])
+def test_examples_that_are_drawn_are_an_accident_anything_else_may_be_the_point(name, word):
+    text = f'{NOW}def f(q, pool):\n    {name} = random.sample(pool, 4)\n    return [{{"role": "system", "content": f"{{{name}}} {RULES}"}}, {ASK}]\n'
+    assert levels({"a.py": text}, "PFX108") == {word}
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        ('{"uptime": 1, "seen": str(datetime.now()), "note": RULES}', "info"),
+        ('{"parts": [{"text": f"It is {datetime.now()}. " + RULES}]}', "error"),
+        ('f"It is {datetime.now()}. {RULES}"', "error"),
+    ],
+)
+def test_a_mapping_of_facts_is_no_system_text(value, word):
+    text = f'{NOW}RULES = "{RULES}"\ndef status():\n    return {{"tasks": 3, "system": {value}}}\n'
+    assert levels({"a.py": text}, "PFX101") <= {word}
+
+
+def test_a_mapping_that_a_function_gives_is_no_system_text_either():
+    text = f'{NOW}def stats():\n    return {{"uptime": str(datetime.now()), "about": "{RULES}"}}\ndef status():\n    return {{"tasks": 3, "system": stats()}}\n'
+    assert levels({"a.py": text}, "PFX101") <= {"info"}
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ("hour=9, minute=30", "PFX102"),
+        ("hour=at.hour, minute=at.minute, second=0", "PFX102"),
+        ("microsecond=0", "PFX101"),
+    ],
+)
+def test_a_clock_whose_time_of_day_is_set_is_a_date(change, code):
+    text = f'{NOW}def f(q, at):\n    when = datetime.now().replace({change}).strftime("%d %B %H:%M")\n    return [{{"role": "system", "content": f"From {{when}}. {RULES}"}}, {ASK}]\n'
+    assert codes({"a.py": text}) & {"PFX101", "PFX102"} == {code}
+
+
+@pytest.mark.parametrize(("owner", "word"), [("scope.display_name", "info"), ("user.display_name", "warning")])
+def test_many_things_have_a_name_to_be_shown(owner, word):
+    text = f'def f(scope, user, q):\n    return [{{"role": "system", "content": f"For {{{owner}}}. {RULES}"}}, {ASK}]\n'
+    assert levels({"a.py": text}, "PFX105") <= {word}
+    assert "PFX105" in codes({"a.py": text})
+
+
+@pytest.mark.parametrize(
+    ("system", "word"),
+    [
+        (f'"{RULES}"', "error"),
+        (f'f"{RULES} Speak as {{self.persona}}."', "error"),
+        (f'f"{RULES} You speak with {{self.user_name}}."', "error"),
+        (f'f"{RULES} {{self.more(q)}}"', "info"),
+        (f'f"{RULES} Found: {{search_results}}"', "info"),
+        (f'f"{RULES} It is {{datetime.now()}}."', "info"),
+    ],
+)
+def test_a_window_behind_a_system_text_that_moves_costs_nothing_more(system, word):
+    text = f'{NOW}def f(self, history, search_results, q):\n    return [{{"role": "system", "content": {system}}}, *history[-20:], {ASK}]\n'
+    assert levels({"a.py": text}, "PFX402") == {word}
+
+
+@pytest.mark.parametrize(
+    ("function", "kept", "word"), [("chat", 20, "error"), ("chat", 4, "info"), ("classify_intent", 20, "info")]
+)
+def test_a_window_of_a_side_call_is_meant_to_be_one(function, kept, word):
+    text = f'def {function}(history, q):\n    return [{{"role": "system", "content": "{RULES}"}}, *history[-{kept}:], {ASK}]\n'
+    assert levels({"a.py": text}, "PFX402") == {word}
+
+
+RESULTS = """from concurrent.futures import as_completed
+
+def run(calls, pool, messages):
+    found = {{}}
+    futures = [pool.submit(go, call) for call in calls]
+    for done in as_completed(futures):
+        found[done.result().id] = done.result()
+    for call in calls:
+        messages.append({{"role": "tool", "tool_call_id": {id}, "content": str(found)}})
+"""
+
+
+def test_results_that_are_found_by_the_calls_stand_in_their_order():
+    assert levels({"a.py": RESULTS.format(id="call.id")}, "PFX408") == set()
+
+
+def test_the_names_of_a_text_are_those_of_its_own_file():
+    files = {
+        "texts.py": f'FIELDS = ("title", "why")\n\nSYSTEM = f"""Name these fields: {{", ".join(FIELDS)}}. {RULES}"""\n',
+        "app.py": 'from texts import SYSTEM\nFIELDS = {{"title", "why", "refs"}}\ndef f(q):\n    return Agent(instructions=SYSTEM), FIELDS\n',
+    }
+    assert "PFX301" not in codes(files)
+    files["texts.py"] = files["texts.py"].replace('("title", "why")', '{"title", "why"}')
+    assert "PFX301" in codes(files)
+
+
+def test_a_function_that_stands_for_a_text_is_read_in_its_own_file():
+    files = {
+        "texts.py": f'FIELDS = ("title", "why")\ndef system(context):\n    return f"Name these: {{FIELDS}}. {RULES}"\n',
+        "app.py": "from texts import system\nFIELDS = {'title', 'why', 'refs'}\ndef f(q):\n    return Agent(instructions=system), FIELDS\n",
+    }
+    assert "PFX301" not in codes(files)
+
+
+HANDLED = """import uuid  # of messages
+def rebuild(rows):
+    out = []
+    for row in rows:
+        try:
+            out.append(dict(row))
+        except ValueError:
+            out.append({"role": "tool", "tool_call_id": f"x_{uuid.uuid4()}", "content": "It failed."})
+    return out
+"""
+
+
+def test_what_is_done_when_something_fails_is_rare():
+    assert levels({"a.py": HANDLED}, "PFX405") == {"info"}
+    plain = HANDLED.replace("try:", "if row:").replace("except ValueError:", "else:")
+    assert levels({"a.py": plain}, "PFX405") == {"error"}
+    text = f'{NOW}def f(q):\n    try:\n        go(q)\n    except ValueError:\n        return ask(messages=[{{"role": "system", "content": f"It is {{datetime.now()}}. {RULES}"}}, {ASK}])\n'
+    assert levels({"a.py": text}, "PFX101") == {"info"}
+
+
+@pytest.mark.parametrize(
+    ("call", "word"),
+    [
+        ("create_agent", "error"),
+        ("client.responses.create", "error"),
+        ("Persona", "error"),
+        ("personas.create_persona", "info"),
+        ("store.save", "info"),
+        ("db.prompts.insert", "info"),
+    ],
+)
+def test_what_a_store_is_given_is_written_once(call, word):
+    text = f'{NOW}def f():\n    {call}(system_prompt=f"It is {{datetime.now()}}. {RULES}")\n'
+    assert levels({"a.py": text}, "PFX101") == {word}
+
+
+@pytest.mark.parametrize(
+    ("owner", "fires"), [("chat", True), ("self.chat", True), ("console", False), ("renderer", False)]
+)
+def test_a_message_for_the_screen_is_no_system_text(owner, fires):
+    text = f'{NOW}def f(chat, console, renderer, self):\n    {owner}.add_system_message(f"Done at {{datetime.now()}} by the one who began it.")\n'
+    assert ("PFX101" in codes({"a.py": text})) is fires
+
+
+@pytest.mark.parametrize(
+    ("made", "word"),
+    [
+        ("tool_rename(t)", "info"),
+        ("tool.strip()", "info"),
+        ("find_tool(t)", "error"),
+        ("registry.get_tool(t)", "error"),
+    ],
+)
+def test_names_of_tools_are_no_tools(made, word):
+    text = f"def f(q, registry, tool):\n    tools = [{made} for t in set(q)]\n    return tools\n"
+    assert levels({"a.py": text}, "PFX304") == {word}
+
+
+def test_a_call_that_has_no_id_yet_may_be_made_here():
+    text = 'import uuid  # of messages\ndef confirm(steps):\n    for step in steps:\n        yield {"role": "assistant", "tool_calls": [{"id": ID, "type": "function"}]}\n'
+    assert levels({"a.py": text.replace("ID", "str(uuid.uuid4())")}, "PFX405") == {"info"}
+    assert levels({"a.py": text.replace("ID", "step.id or str(uuid.uuid4())")}, "PFX405") == {"error"}
+
+
+@pytest.mark.parametrize(("value", "code"), [("set(names)", "PFX301"), ("str(uuid.uuid4())", "PFX104")])
+def test_what_a_caller_makes_may_have_been_made_once_or_be_sorted_on_the_way(value, code):
+    ask = f'    return [{{"role": "system", "content": f"Of {{\', \'.join(given)}} speak. {RULES}"}}, {ASK}]\n'
+    handed = f"{NOW}def build(given, q):\n{ask}def run(names, q):\n    return build({value}, q)\n"
+    assert levels({"a.py": handed}, code) == {"info"}
+    here = f"{NOW}def build(names, q):\n    given = {value}\n{ask}"
+    assert levels({"a.py": here}, code) == {"error"}
