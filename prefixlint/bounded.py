@@ -23,7 +23,7 @@ from prefixlint.marks import DEFAULT_TTL, UNMARKED, Block
 from prefixlint.results import Note
 from prefixlint.simulate import Replay, Served, scaled
 from prefixlint.spots import Spot, placed
-from prefixlint.wording import many
+from prefixlint.wording import many, percent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -258,8 +258,8 @@ def _told(name: str, outcome: Outcome, limits: Limits) -> Iterator[Note]:
     total = sum(outcome.load)
     if len(outcome.load) > 1 and total and max(outcome.load) * len(outcome.load) > _UNEVEN * total:
         share, even = max(outcome.load) / total, 1 / len(outcome.load)
-        text = f"{name}: the busiest of {len(outcome.load)} replicas gets {share:.1%} of the prompt tokens"
-        yield Note("uneven-replicas", f"{text}; an even share is {even:.1%}")
+        text = f"{name}: the busiest of {len(outcome.load)} replicas gets {percent(share)} of the prompt tokens"
+        yield Note("uneven-replicas", f"{text}; an even share is {percent(even)}")
 
 
 def _age(engine: Engine, today: dt.date | None) -> Iterator[Note]:

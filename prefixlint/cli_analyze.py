@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from prefixlint import cliparts, console
 from prefixlint.errors import PrefixlintError, UsageError
 
 if TYPE_CHECKING:
-    from prefixlint.results import RequestLine
+    from prefixlint.results import RequestLine, SkipKind
     from prefixlint.thresholds import Thresholds
 
 
@@ -114,6 +114,7 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
     console.emit(reports.load(settings["report"]).analysis(result, look), settings["output"])
     if settings["report"] == "github":
         console.summarize(lambda: reports.load("markdown").analysis(result, look))
+    failed += _missing(result.input.skipped_kinds)
     if failed:
         for error in failed[1:]:
             console.complain(error)
@@ -121,6 +122,14 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
     if result.failures:
         click.echo("\n".join(map(console.harmless, result.failures)), err=True)
         raise SystemExit(1)
+
+
+def _missing(skipped: Sequence[SkipKind]) -> Iterator[PrefixlintError]:
+    """Give an error for each log that was named and is not there, which a job must notice; the others were analysed."""
+    for kind in skipped:
+        if kind.first.slug == "not-found":
+            where = f"{kind.first.path}: {kind.first.reason}"
+            yield UsageError(where, slug=kind.first.slug, hint="the numbers are those of the other logs")
 
 
 def _thresholds(settings: dict[str, Any]) -> Thresholds:

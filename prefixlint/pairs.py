@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from prefixlint import alignment, bodies, excerpts, fingerprints, logrules
 from prefixlint.details import Characters, Comparison, Difference, Relation, Tokens, Verdict
 from prefixlint.errors import UsageError
-from prefixlint.logrules import Hit
 from prefixlint.model import Fingerprint, Request
 from prefixlint.redact import Redactor
 from prefixlint.results import Excerpt
@@ -50,7 +49,7 @@ def compare(
         return Comparison(first, None, rows, None, tokens.index is None, tokens, verdicts, notes)
     parted = bodies.first_difference(ours, theirs)
     aligned = bodies.aligned(ours, theirs)
-    rows = alignment.Alignment(_hits(earlier, later, turn), redactor).differences(aligned)
+    rows = alignment.Alignment(logrules.compare(earlier, later, turn=turn), redactor).differences(aligned)
     first = _first(parted, rows, redactor)
     return Comparison(
         first=first and _masked(first, redactor),
@@ -62,12 +61,6 @@ def compare(
         verdicts=verdicts,
         notes=notes,
     )
-
-
-def _hits(earlier: Request, later: Request, turn: bool | None) -> list[Hit]:
-    if turn is not None:
-        return logrules.compare(earlier, later, turn=turn)
-    return logrules.compare(earlier, later) or logrules.compare(earlier, later, turn=False)
 
 
 def _first(parted: bodies.Difference | None, rows: Sequence[Difference], redactor: Redactor) -> Difference | None:

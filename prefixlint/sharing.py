@@ -12,6 +12,7 @@ from prefixlint.errors import UsageError
 from prefixlint.model import Request
 from prefixlint.redact import Redactor
 from prefixlint.reports import _diff as diff
+from prefixlint.wording import percent
 
 if TYPE_CHECKING:
     from prefixlint.pipeline import Options
@@ -83,7 +84,7 @@ def _failures(wanted: Wanted, unit: str, shared: int, sizes: tuple[int, int]) ->
     low, later = wanted.at_least, sizes[1]
     if isinstance(low, float) and shared < low * later:
         failures.append(
-            f"{_rate(shared, later)} of B ({shared:,} of {later:,} {unit}s) shared, at least {low:.1%} wanted"
+            f"{_rate(shared, later)} of B ({shared:,} of {later:,} {unit}s) shared, at least {percent(low)} wanted"
         )
     elif isinstance(low, int) and shared < low:
         failures.append(f"{shared:,} {unit}s shared, at least {low:,} wanted")
@@ -97,13 +98,13 @@ def _failures(wanted: Wanted, unit: str, shared: int, sizes: tuple[int, int]) ->
 
 
 def _rate(shared: int, total: int) -> str:
-    return f"{shared / total:.1%}" if total else "nothing"
+    return percent(shared / total) if total else "nothing"
 
 
 def text(judged: Judged, names: tuple[str, str], look: reports.Look) -> str:
     """Say whether it holds; where it does not, where the prompts part, as `diff` shows it."""
     if not judged.failures:
-        share = "" if judged.share is None else f" ({judged.share:.1%} of B)"
+        share = "" if judged.share is None else f" ({percent(judged.share)} of B)"
         return f"{judged.shared:,} {judged.unit}s shared{share}\n"
     lines = [*(f"failed: {failure}" for failure in judged.failures), *diff.divergence(judged.comparison, names, look)]
     return "\n".join(lines) + "\n"

@@ -18,6 +18,7 @@ from prefixlint.logfindings import LogFinding
 from prefixlint.model import MissCause
 from prefixlint.table import UNKNOWN
 from prefixlint.trends import Bucket, Change, Explained, Reason, Spot, Timeline
+from prefixlint.wording import percent
 
 Counts = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -234,7 +235,7 @@ def _mix(material: Material, old: _Side, new: _Side) -> list[Explained]:
         moved[family] = (new.share(family) - old.share(family)) * (sum(rates) / len(rates) - mean)
     points = sum(moved.values())
     most = max(moved, key=lambda family: abs(moved[family]) if moved[family] * points > 0 else 0.0)
-    shares = f"from {old.share(most):.0%} to {new.share(most):.0%} of the tokens"
+    shares = f"from {percent(old.share(most), 0)} to {percent(new.share(most), 0)} of the tokens"
     name = accounts.family_name(material, most)
     message = f"the mix of families: {name!r} went {shares}"
     first = None

@@ -17,6 +17,7 @@ from prefixlint.reports.json import as_json
 from prefixlint.results import Analysis
 from prefixlint.timeline import MISSES
 from prefixlint.trends import CauseMoved, Explained, FamilyMoved, Moved, Versus
+from prefixlint.wording import percent
 
 SCHEMA = "prefixlint.analyze/1"
 _NUMBER = re.compile(r"\d+")
@@ -202,7 +203,7 @@ def _mix(families: Sequence[FamilyMoved], engine: str, moved: Moved) -> Iterator
     if points:
         most = max(points, key=lambda name: points[name] * (1 if total > 0 else -1))
         share = next(family.share for family in families if family.name == most)
-        went = f"from {share.before or 0:.0%} to {share.after or 0:.0%} of the tokens"
+        went = f"from {percent(share.before or 0, 0)} to {percent(share.after or 0, 0)} of the tokens"
         yield Explained("families", f"the mix of families: {most!r} went {went}", total)
 
 

@@ -272,12 +272,19 @@ def test_usage_without_prompts_gives_the_reported_side(tmp_path):
     ]
     log = write_log(tmp_path / "log.jsonl", rows)
     result = CliRunner().invoke(main, ["analyze", str(log), "--format", "json"])
-    if result.exit_code == 0:
-        found = json.loads(result.stdout)
-        assert found["reported"]["hit_rate"] == 0.6
-        assert found["engines"] == []
-    else:
-        assert result.exit_code == 2
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert found["reported"]["hit_rate"] == 0.6
+    assert found["engines"] == []
+
+
+def test_a_named_log_that_is_not_there_fails_the_run_and_loses_nothing(log, model, tmp_path):
+    named = [str(tmp_path / "none.jsonl"), str(log), str(tmp_path / "*.nothing")]
+    result = CliRunner().invoke(main, ["analyze", *named, "--model", model, "--format", "json"])
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["input"]["requests"] == 3
+    assert "none.jsonl: no such file or folder" in result.stderr
+    assert "*.nothing: no such file or folder" in result.stderr
 
 
 def test_warm_up_is_left_out_of_the_rates(log, model):

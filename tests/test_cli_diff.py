@@ -54,6 +54,28 @@ def test_all_differences_are_listed_in_order(tmp_path):
     assert [(row["path"], row["last_path"]) for row in equal] == [("messages[1]", "messages[1]"), ("messages[3]",) * 2]
 
 
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ("What is 17 plus 4?", "What is 18 plus 4?"),
+        ("Translate the word house into French.", "Translate the word horse into French."),
+        ("a question and some more about it", "a question and some"),
+    ],
+)
+def test_two_questions_are_no_turns_of_one_conversation(one, two, tmp_path):
+    a, b = body(tmp_path / "a.json", "You help.", one), body(tmp_path / "b.json", "You help.", two)
+    assert shown(a, b)["first"]["rule"] is None
+    later = body(tmp_path / "c.json", "You help.", two, "a reply", "the next question")
+    assert shown(body(tmp_path / "d.json", "You help.", one, "a reply"), later)["first"]["rule"] is not None
+
+
+def test_what_stands_ahead_of_two_questions_is_compared(tmp_path):
+    tool = {"type": "function", "function": {"name": "look", "parameters": {}}}
+    a = body(tmp_path / "a.json", "You help.", "What is 17 plus 4?", tools=[tool])
+    b = body(tmp_path / "b.json", "You help.", "What is 18 plus 4?", tools=[tool, {**tool, "function": {"name": "see"}}])
+    assert shown(a, b)["first"]["rule"] == "PFX305"
+
+
 def test_a_request_that_only_goes_on(tmp_path):
     a, b = body(tmp_path / "a.json", "s", "q"), body(tmp_path / "b.json", "s", "q", "a", "r")
     found = shown(a, b)

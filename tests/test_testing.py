@@ -45,7 +45,7 @@ def test_the_message_shows_both_sides():
     text = str(caught.value)
     assert "09:10" in text
     assert "09:12" in text
-    assert "at least 50.0% wanted" in text
+    assert "at least 50.0 % wanted" in text
 
 
 def test_an_int_counts_and_a_float_is_a_share():
@@ -139,7 +139,7 @@ def test_the_fixtures(pytester):
     )
     done = pytester.runpytest_inprocess(*PLUGIN, "-p", "no:randomly")
     done.assert_outcomes(passed=1, failed=2)
-    done.stdout.fnmatch_lines(["*0.0% of B (0 of * characters) shared, at least 90.0% wanted*", "*PFX101*"])
+    done.stdout.fnmatch_lines(["*0.0 % of B (0 of * characters) shared, at least 90.0 % wanted*", "*PFX101*"])
     done.stdout.no_fnmatch_line("*sharing.py*")
 
 

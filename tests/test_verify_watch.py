@@ -96,21 +96,21 @@ def test_prefill_that_is_computed_can_be_saved():
     verdict = triage.judge(sample(1.0, 0.1, 0.8))
     assert verdict.helps == "yes"
     assert verdict.limit == pytest.approx(0.8)
-    assert "prefill is 80%" in verdict.reasons[0]
+    assert "prefill is 80 %" in verdict.reasons[0]
 
 
 @pytest.mark.parametrize(
     ("found", "helps", "word"),
     [
         (sample(1.0, 0.1, 0.2), "no", "neither queue nor prefill"),
-        (sample(0.1, 0.01, 0.04, hits=95_000), "no", "95% of the prompt tokens come from the cache already"),
+        (sample(0.1, 0.01, 0.04, hits=95_000), "no", "95 % of the prompt tokens come from the cache already"),
         (sample(0.1, 0.01, 0.08, queries=3_000, hits=0), "no", "only 30 tokens to compute"),
         (sample(1.0, 0.8, 0.15, kv_usage=0.97, queue_length=9), "limited", "wait for memory"),
         (sample(1.0, 0.7, 0.25, preemptions=3), "limited", "wait for memory"),
         (sample(1.0, 0.7, 0.25, retractions=3), "limited", "wait for memory"),
         (sample(1.0, 0.95, 0.04), "limited", "others to generate"),
         (sample(1.0, 0.1, 0.8, evicted=60_000), "limited", "evicts much"),
-        (sample(1.0, 0.1, 0.8, hits=95_000), "limited", "95%"),
+        (sample(1.0, 0.1, 0.8, hits=95_000), "limited", "95 %"),
         (sample(1.0, 0.5, 0.45), "yes", "falls faster than prefill"),
     ],
 )
@@ -221,7 +221,7 @@ def test_rows_over_time_and_the_verdict_at_the_end():
             "2", "30.0", "%", "500", "ms", "125", "ms", "250", "ms", "125", "ms", "40", "%", line.split()[-1]
         ]  # fmt: skip
     assert [line.split()[-1] for line in lines[1:4]] == ["2", "3", "4"]
-    assert "Prefix work can help: up to 50% of the time to first token is prefill." in result.output
+    assert "Prefix work can help: up to 50 % of the time to first token is prefill." in result.output
     assert max(map(len, lines)) <= 80
 
 
@@ -231,7 +231,7 @@ def test_limits_give_the_exit_code_and_say_what_broke():
             server.url, "--count", "2", "--interval", "0.05", "--fail-under", "50", "--max-kv", "90", "--max-ttft", "2s"
         )
         assert result.exit_code == 1
-        assert result.output.count("--fail-under: the hit rate is 30.0%") == 2
+        assert result.output.count("--fail-under: the hit rate is 30.0 %") == 2
         assert "--max-kv" not in result.output
         kept = run(
             server.url, "--once", "--interval", "0.05", "--fail-under", "30", "--max-ttft", "1000ms", "--max-kv", "40%"
@@ -241,7 +241,7 @@ def test_limits_give_the_exit_code_and_say_what_broke():
         assert "--max-ttft: kept" in kept.output
         broken = run(server.url, "--once", "--interval", "0.05", "--max-kv", "39")
     assert broken.exit_code == 1
-    assert "--max-kv: broken, 40.0% of the KV pool is in use" in broken.output
+    assert "--max-kv: broken, 40.0 % of the KV pool is in use" in broken.output
 
 
 def test_a_limit_that_could_never_break_is_an_error():
@@ -266,7 +266,7 @@ def test_json_of_a_whole_watch_and_a_line_for_each_interval():
     assert first["ttft_ms"]["mean"] == 500
     assert first["shares"] == {"queue": 0.25, "prefill": 0.5, "other": 0.25}
     assert first["evicted_tokens"] is None
-    assert first["limits"] == [{"name": "fail-under", "holds": True, "why": "the hit rate is 30.0%"}]
+    assert first["limits"] == [{"name": "fail-under", "holds": True, "why": "the hit rate is 30.0 %"}]
     assert data["whole"]["requests"] == 4
     assert data["prefix_work"]["helps"] == "yes"
     rows = [json.loads(line) for line in lines.output.splitlines()]
@@ -514,5 +514,5 @@ def test_the_sentence_says_what_is_not_known():
     said = watchtext.sentence(unknown, triage.judge(unknown))
     assert said.startswith("since the server's start: hit rate 50.0 %.")
     cannot = watchtext.sentence(sample(1.0, 0.1, 0.2), triage.judge(sample(1.0, 0.1, 0.2)))
-    assert "queue 10%, prefill 20%, other 70%" in cannot
-    assert "Prefix work cannot help here: 70% of the time to first token is neither" in cannot
+    assert "queue 10 %, prefill 20 %, other 70 %" in cannot
+    assert "Prefix work cannot help here: 70 % of the time to first token is neither" in cannot

@@ -8,6 +8,7 @@ from prefixlint.advice._case import LEAST, Case
 from prefixlint.caches.choose import has_capacity
 from prefixlint.losses import Outcome
 from prefixlint.results import Advice
+from prefixlint.wording import percent
 
 _TEXTS = {
     "session": "send each session to one replica",
@@ -62,4 +63,4 @@ def _load(outcome: Outcome) -> str:
     total, busiest = sum(outcome.load), max(outcome.load)
     if not total or busiest * len(outcome.load) <= _UNEVEN * total:
         return ""
-    return f"; the busiest of {len(outcome.load)} would get {busiest / total:.0%} of the prompt tokens"
+    return f"; the busiest of {len(outcome.load)} would get {percent(busiest / total, 0)} of the prompt tokens"

@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 _CONTINUES = frozenset({"append", "edited", "window"})
+_FIRST_MESSAGE = 2  # the first number of the rank of what differs in messages, and not ahead of them
 
 
 def check(
@@ -55,15 +56,21 @@ def check(
     return observer.findings(rules, masked)
 
 
-def compare(earlier: Request, later: Request, *, turn: bool = True) -> list[Hit]:
+def compare(earlier: Request, later: Request, *, turn: bool | None = True) -> list[Hit]:
     """Say what differs between two requests, in the order of the prompt.
 
-    They are taken as two turns of one conversation, or without `turn` as siblings of a template, as `Sighting.turn`.
+    They are taken as two turns of one conversation, or without `turn` as siblings of a template, as `Sighting.turn`;
+    with None as turns where that finds anything, but for what two conversations of a single message begin with.
     """
     one, two = view(earlier, 0), view(later, 1)
     if one is None or two is None:
         return []
-    return sorted(_turn(one, two)[0] if turn else _sibling(one, two), key=lambda hit: hit.rank)
+    hits = [] if turn is False else _turn(one, two)[0]
+    if turn is None and max(len(one.messages), len(two.messages)) == 1:
+        hits = [hit for hit in hits if hit.rank[0] < _FIRST_MESSAGE]
+    if turn is False or (turn is None and not hits):
+        hits = _sibling(one, two)
+    return sorted(hits, key=lambda hit: hit.rank)
 
 
 def differences(earlier: str, later: str) -> list[tuple[_values.Place, str]]:

@@ -6,10 +6,10 @@ import shlex
 from typing import Any
 
 from prefixlint.reports import Look
-from prefixlint.reports._terminal import Style, columns, count, percent, shorten, visible, wrap
+from prefixlint.reports._terminal import Style, columns, count, shorten, visible, wrap
 from prefixlint.results import Advice, Analysis, MarkAdvice
 from prefixlint.spots import lifetime
-from prefixlint.wording import many
+from prefixlint.wording import many, percent
 
 _INDENT = "    "
 _TOP = 4  # pieces of advice, those that gain most

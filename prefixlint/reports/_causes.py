@@ -9,9 +9,9 @@ from prefixlint.findings import Severity
 from prefixlint.logfindings import LogFinding
 from prefixlint.model import MissCause
 from prefixlint.reports import Look
-from prefixlint.reports._terminal import Style, columns, count, percent, shorten, table, visible, wrap
+from prefixlint.reports._terminal import Style, columns, count, shorten, table, visible, wrap
 from prefixlint.results import Analysis, StaticFinding
-from prefixlint.wording import many
+from prefixlint.wording import many, percent
 
 _SHOWN = 12  # findings in the source
 _TOP = 5  # causes, the most costly ones

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from prefixlint.reports._terminal import percent
 from prefixlint.reports._times import milliseconds
-from prefixlint.wording import many
+from prefixlint.wording import many, percent
 
 Row = tuple[str, ...]
 _ROWS = (

@@ -9,11 +9,11 @@ from typing import Any
 from prefixlint.details import Comparison, Difference, Tokens
 from prefixlint.reports import Look
 from prefixlint.reports import _misses as misses
-from prefixlint.reports._terminal import Style, percent, shorten, visible, wrap
+from prefixlint.reports._terminal import Style, shorten, visible, wrap
 from prefixlint.reports.json import dump
 from prefixlint.reports.text import excerpt_lines
 from prefixlint.results import Excerpt
-from prefixlint.wording import many
+from prefixlint.wording import many, percent
 
 _ROWS = 30
 _ALIKE = 3

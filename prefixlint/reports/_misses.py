@@ -7,7 +7,8 @@ from typing import Any
 
 from prefixlint.details import Verdict
 from prefixlint.model import MissCause
-from prefixlint.reports._terminal import count, percent, table
+from prefixlint.reports._terminal import count, table
+from prefixlint.wording import percent
 
 WORDS = {
     MissCause.COLD: "new text",

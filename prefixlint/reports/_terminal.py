@@ -56,11 +56,6 @@ def shorten(text: str, width: int, *, keep: str = "start") -> str:
     return kept + "…" if keep == "start" else "…" + kept[::-1]
 
 
-def percent(rate: float | None) -> str:
-    """Show a share with one decimal; a share that is not known is said to be so."""
-    return "unknown" if rate is None else f"{100 * rate:.1f} %"
-
-
 def count(number: int | None) -> str:
     """Show a whole number with thousands separated."""
     return "unknown" if number is None else f"{number:,}"

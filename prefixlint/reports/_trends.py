@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from prefixlint.reports import Look
-from prefixlint.reports._terminal import Style, moment, percent, shorten, table, visible, wrap
+from prefixlint.reports._terminal import Style, moment, shorten, table, visible, wrap
 from prefixlint.reports._times import iso
 from prefixlint.results import Analysis
 from prefixlint.trends import Bucket, CauseMoved, Change, Explained, FamilyMoved, Moved, Spot, Timeline, Versus
+from prefixlint.wording import percent
 
 _BARS = "▁▂▃▄▅▆▇█"
 _LEAST = 20  # requests from which on a rate over time is shown

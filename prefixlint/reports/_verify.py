@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from prefixlint import runs
 from prefixlint.errors import UsageError
 from prefixlint.reports import Look, _changes
-from prefixlint.reports._terminal import Style, count, duration, percent, shorten, table, visible, wrap
+from prefixlint.reports._terminal import Style, count, duration, shorten, table, visible, wrap
 from prefixlint.reports._times import milliseconds
 from prefixlint.reports.json import dump
 from prefixlint.runs import Residual, Run, Spread, TokenDifference, Verification, quantile
-from prefixlint.wording import many, numbered
+from prefixlint.wording import many, numbered, percent
 
 FORMATS = ("text", "json", "markdown", "html")
 _TIMES_LESS = 10  # from which on a time is said to be a fraction of another, since percentages tell nothing there

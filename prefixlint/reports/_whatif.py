@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from prefixlint.reports import Look
-from prefixlint.reports._terminal import Style, banded, percent, short_count, table, visible, wrap
+from prefixlint.reports._terminal import Style, banded, short_count, table, visible, wrap
 from prefixlint.results import Analysis, Step, Waterfall
-from prefixlint.wording import many
+from prefixlint.wording import many, percent
 
 _FAMILIES = 8
 _STEPS = {"gap": "    ", "fix": "  fix "}

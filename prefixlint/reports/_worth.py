@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from prefixlint.reports import Look
-from prefixlint.reports._terminal import Style, percent, short_count, table, wrap
+from prefixlint.reports._terminal import Style, short_count, table, wrap
 from prefixlint.results import Analysis, CapacityPoint, Curves, PoolSize, QueueEffect, Saving
+from prefixlint.wording import percent
 
 _BARS = "▁▂▃▄▅▆▇█"
 _COLUMNS = 16  # of a sparkline

@@ -14,11 +14,11 @@ from prefixlint.reports import Look
 from prefixlint.reports import _markdown_check as of_check
 from prefixlint.reports import _markdown_verify as of_verify
 from prefixlint.reports._markup import block, code, details, fitted, prose, table
-from prefixlint.reports._terminal import count, percent
+from prefixlint.reports._terminal import count
 from prefixlint.reports.json import as_json
 from prefixlint.results import Analysis
 from prefixlint.saved import read_as
-from prefixlint.wording import many
+from prefixlint.wording import many, percent
 
 Json = Mapping[str, Any]
 _CAUSES = 10

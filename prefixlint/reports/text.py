@@ -18,7 +18,6 @@ from prefixlint.reports._terminal import (
     count,
     duration,
     moment,
-    percent,
     short_count,
     shorten,
     table,
@@ -39,7 +38,7 @@ from prefixlint.results import (
     TokenizerUse,
     VolatilePlace,
 )
-from prefixlint.wording import many
+from prefixlint.wording import many, percent
 
 _FAMILIES = 5
 _SKIPPED = 3

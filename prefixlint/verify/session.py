@@ -27,6 +27,7 @@ from prefixlint.verify.replay import Call, Calls, Exchange, Load, Replayed
 from prefixlint.verify.sender import Apart, Sender, new_marker, new_salt
 from prefixlint.verify.tally import Name
 from prefixlint.verify.targets import Ask
+from prefixlint.wording import percent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -368,9 +369,9 @@ class Session:
         theirs = run.server.hit_rate if run.server is not None else None
         if theirs is None or run.hit_rate is None or abs(theirs - run.hit_rate) <= _COUNTERS_APART:
             return
-        text = f"{run.cache} run: answers give a hit rate of {run.hit_rate:.1%}, the server's counters {theirs:.1%}"
+        rates = f"answers give a hit rate of {percent(run.hit_rate)}, the server's counters {percent(theirs)}"
         why = "" if self.running.launched else "; it may have served others meanwhile"
-        self.notes.append(Note("rates-differ", text + why))
+        self.notes.append(Note("rates-differ", f"{run.cache} run: {rates}{why}"))
 
     def _error(self, failure: Failure | PrefixlintError) -> PrefixlintError:
         """Give what ended a run: that the server had died, with its last lines, where it had."""

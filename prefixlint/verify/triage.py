@@ -10,6 +10,7 @@ from prefixlint.verify import metrics as prometheus
 from prefixlint.verify import targets
 from prefixlint.verify.metrics import Metrics
 from prefixlint.verify.targets import Counters
+from prefixlint.wording import percent
 
 PARTS = ("queue", "prefill", "other")
 
@@ -143,10 +144,10 @@ def _stops(sample: Sample) -> Iterator[str]:
     """Give the reasons for which no work on prefixes would be felt."""
     rate, prefill, other = sample.counters.hit_rate, sample.share("prefill"), sample.share("other")
     if rate is not None and rate >= _HIGH and (prefill is None or prefill < _MOST):
-        yield f"{rate:.0%} of the prompt tokens come from the cache already"
+        yield f"{percent(rate, 0)} of the prompt tokens come from the cache already"
     if other is not None and other >= _MOST:
         yield (
-            f"{other:.0%} of the time to first token is neither queue nor prefill (HTTP, tokenization, "
+            f"{percent(other, 0)} of the time to first token is neither queue nor prefill (HTTP, tokenization, "
             "processes that talk to each other): no cache touches it"
         )
     computed = _computed_each(sample)
@@ -159,13 +160,14 @@ def _stops(sample: Sample) -> Iterator[str]:
 def _gains(sample: Sample) -> Iterator[str]:
     """Give the reasons for which work on prefixes would be felt."""
     rate, prefill, queue = sample.counters.hit_rate, sample.share("prefill"), sample.share("queue")
-    room = "" if rate is None else f", and {1 - rate:.0%} of the prompt tokens are computed"
+    room = "" if rate is None else f", and {percent(1 - rate, 0)} of the prompt tokens are computed"
     if prefill is not None and prefill >= _LITTLE:
-        yield f"prefill is {prefill:.0%} of the time to first token{room}"
+        yield f"prefill is {percent(prefill, 0)} of the time to first token{room}"
     if queue is not None and queue >= _LITTLE and not _memory_bound(sample) and (prefill or 0) >= _LITTLE:
-        yield f"the queue is {queue:.0%}: it falls faster than prefill does, where prefill is what requests wait for"
+        why = "it falls faster than prefill does, where prefill is what requests wait for"
+        yield f"the queue is {percent(queue, 0)}: {why}"
     if prefill is None and rate is not None and rate < _HIGH:
-        yield f"{1 - rate:.0%} of the prompt tokens are computed (what that takes is not reported)"
+        yield f"{percent(1 - rate, 0)} of the prompt tokens are computed (what that takes is not reported)"
 
 
 def _limits(sample: Sample) -> Iterator[str]:
@@ -179,13 +181,13 @@ def _limits(sample: Sample) -> Iterator[str]:
         )
     elif queue is not None and prefill is not None and queue >= _MOST and prefill < _LITTLE:
         yield (
-            f"the queue is {queue:.0%} and prefill {prefill:.0%}: requests wait for others to generate, and no cache "
-            "shortens that"
+            f"the queue is {percent(queue, 0)} and prefill {percent(prefill, 0)}: requests wait for others to "
+            "generate, and no cache shortens that"
         )
     if counters.evicted and counters.prompt_tokens and counters.evicted > _LITTLE * counters.prompt_tokens:
         yield "the cache evicts much of what it stores: more room for it may give more than other prompts"
     if counters.hit_rate is not None and counters.hit_rate >= _HIGH:
-        yield f"{counters.hit_rate:.0%} of the prompt tokens come from the cache already"
+        yield f"{percent(counters.hit_rate, 0)} of the prompt tokens come from the cache already"
 
 
 def _memory_bound(sample: Sample) -> bool:

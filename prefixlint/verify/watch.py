@@ -12,6 +12,7 @@ from prefixlint.verify import metrics as prometheus
 from prefixlint.verify.metrics import Metrics
 from prefixlint.verify.triage import Sample
 from prefixlint.verify.wire import Server
+from prefixlint.wording import percent
 
 _PATIENCE = 3  # scrapes that may fail in a row
 _STAMP = "# prefixlint scrape at "
@@ -128,7 +129,7 @@ def judge(found: Sample, limits: Limits) -> list[Judged]:
         if usage is None:
             judged.append(_unreported("max-kv"))
         else:
-            judged.append(Judged("max-kv", usage <= limits.kv, f"{usage:.1%} of the KV pool is in use"))
+            judged.append(Judged("max-kv", usage <= limits.kv, f"{percent(usage)} of the KV pool is in use"))
     return judged
 
 
@@ -139,7 +140,7 @@ def _unreported(name: str) -> Judged:
 def _hit_rate(found: Sample, least: float) -> Judged:
     rate = found.counters.hit_rate
     if rate is not None:
-        return Judged("fail-under", rate >= least, f"the hit rate is {rate:.1%}")
+        return Judged("fail-under", rate >= least, f"the hit rate is {percent(rate)}")
     if found.counters.queries is None or found.counters.hits is None:
         return _unreported("fail-under")
     return Judged("fail-under", None, "no request in this time")

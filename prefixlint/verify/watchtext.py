@@ -9,9 +9,10 @@ from typing import Any
 import orjson
 
 from prefixlint.reports import Look
-from prefixlint.reports._terminal import Style, duration, percent, short_count, visible, wrap
+from prefixlint.reports._terminal import Style, duration, short_count, visible, wrap
 from prefixlint.verify.triage import PARTS, Sample, Timing, Verdict
 from prefixlint.verify.watch import Judged
+from prefixlint.wording import percent
 
 SCHEMA = "prefixlint.watch/1"
 _UNKNOWN = "unknown"
@@ -73,7 +74,7 @@ def _times(sample: Sample, style: Style) -> list[str]:
     rows = [style.bold(f"{'Time to first token':<30}{'mean':>10}{'share':>9}{'P50':>14}{'P95':>14}")]
     for label, part in (("whole", "ttft"), *((name, name) for name in PARTS)):
         timing = sample.timing(part)
-        share = "" if part == "ttft" or sample.share(part) is None else f"{sample.share(part):.0%}"
+        share = "" if part == "ttft" or sample.share(part) is None else percent(sample.share(part), 0)
         rows.append(f"  {label:<28}{_mean(timing):>10}{share:>9}{_quantile(timing, 50):>14}{_quantile(timing, 95):>14}")
     return rows
 
@@ -128,7 +129,7 @@ def _verdict(verdict: Verdict, style: Style, width: int) -> list[str]:
     tint = {"yes": style.green, "limited": style.yellow, "no": style.red}.get(verdict.helps, style.bold)
     most = ""
     if verdict.helps in ("yes", "limited") and verdict.limit is not None:
-        most = f": up to {verdict.limit:.0%} of the time to first token is prefill"
+        most = f": up to {percent(verdict.limit, 0)} of the time to first token is prefill"
     lines = [tint(line) for line in wrap(f"{_WORDS[verdict.helps]}{most}.", width, first="")]
     for reason in verdict.reasons:
         lines += wrap(reason, width, indent="    ", first="  - ")
@@ -142,7 +143,7 @@ def sentence(sample: Sample, verdict: Verdict) -> str:
     whole = sample.timing("ttft")
     if whole is not None:
         shares = [(part, sample.share(part)) for part in PARTS]
-        split = ", ".join(f"{part} {'unknown' if share is None else f'{share:.0%}'}" for part, share in shares)
+        split = ", ".join(f"{part} {percent(share, 0)}" for part, share in shares)
         said.append(f"time to first token {_mean(whole)} (mean): {split}")
     if sample.counters.kv_usage is not None:
         said.append(f"{percent(sample.counters.kv_usage)} of the KV pool in use")

@@ -2,14 +2,29 @@
 
 const TIP = () => document.getElementById("tip");
 
+let anchor = null; // of the tip that is shown, in the document, since a scroll that focus began can come after it
+
 function tip(children, x, y) {
   const box = TIP();
   box.replaceChildren();
   add(box, children);
   box.hidden = false;
+  anchor = [x + scrollX, y + scrollY];
+  placed();
+}
+
+function placed() {
+  const box = TIP(), x = anchor[0] - scrollX, y = anchor[1] - scrollY;
   const wide = box.offsetWidth, high = box.offsetHeight, room = document.documentElement.clientWidth;
   box.style.left = `${Math.max(4, Math.min(x + 14, room - wide - 4))}px`;
-  box.style.top = `${y + high + 24 > window.innerHeight ? Math.max(4, y - high - 12) : y + 16}px`;
+  box.style.top = `${y + high + 24 > innerHeight ? Math.max(4, y - high - 12) : y + 16}px`;
+}
+
+/* Keeps the tip beside its anchor while the page scrolls, until that leaves the window. */
+function scrolled() {
+  if (TIP().hidden) return;
+  const y = anchor[1] - scrollY;
+  if (y < 0 || y > innerHeight) untip(); else placed();
 }
 const untip = () => { TIP().hidden = true; };
 

@@ -97,6 +97,6 @@ addEventListener("beforeprint", () => {
   for (const one of folded) one.open = true;
 });
 addEventListener("afterprint", () => { for (const one of folded) one.open = false; });
-addEventListener("scroll", untip, { passive: true });
+addEventListener("scroll", scrolled, { passive: true });
 
 build();
