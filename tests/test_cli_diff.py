@@ -72,7 +72,9 @@ def test_two_questions_are_no_turns_of_one_conversation(one, two, tmp_path):
 def test_what_stands_ahead_of_two_questions_is_compared(tmp_path):
     tool = {"type": "function", "function": {"name": "look", "parameters": {}}}
     a = body(tmp_path / "a.json", "You help.", "What is 17 plus 4?", tools=[tool])
-    b = body(tmp_path / "b.json", "You help.", "What is 18 plus 4?", tools=[tool, {**tool, "function": {"name": "see"}}])
+    b = body(
+        tmp_path / "b.json", "You help.", "What is 18 plus 4?", tools=[tool, {**tool, "function": {"name": "see"}}]
+    )
     assert shown(a, b)["first"]["rule"] == "PFX305"
 
 

@@ -183,7 +183,9 @@ def test_charts_are_read_by_keys(visit, files):
     assert "sglang: " in chart.get_attribute("aria-valuetext")
     tip = page.locator("#tip")
     assert tip.is_visible()
-    scrolled = page.evaluate("new Promise((done) => { addEventListener('scroll', () => done(scrollY)); scrollBy(0, 10); })")
+    scrolled = page.evaluate(
+        "new Promise((done) => { addEventListener('scroll', () => done(scrollY)); scrollBy(0, 10); })"
+    )
     assert scrolled > 0
     assert tip.is_visible()  # it goes along, as with the scroll that a focus begins
     page.keyboard.press("Escape")
