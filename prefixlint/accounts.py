@@ -174,7 +174,10 @@ def _partners(material: Material, pairs: Mapping[int, causecost.Pair]) -> list[i
 def _partings(
     material: Material, partners: Sequence[int], pairs: dict[int, causecost.Pair]
 ) -> list[attribute.Parting | None]:
-    """Say where requests part from their partners. Pairs that part for another reason than a finding are taken out."""
+    """Say where requests part from their partners. Pairs that part for another reason than a finding are taken out.
+
+    Others are charged to the finding at which what was served of them ends.
+    """
     table, rows = material.table, material.rows.tolist()
     served = next(iter(material.replay.engines.values()))
     explained = _explained(served, material.replay)
@@ -184,16 +187,17 @@ def _partings(
     for position, (row, partner) in enumerate(zip(rows, partners, strict=True)):
         there = int(explained[position])
         if row in pairs and there < served.prompt[position]:
-            parting = causecost.parting(table, comparer, row, pairs[row], there)
-            if parting is not None:
+            parted = causecost.parting(table, comparer, row, pairs[row], there)
+            if parted is not None:
+                parting, pairs[row] = parted
                 found.append(parting)
                 continue
             del pairs[row]
         if partner < 0 or there >= served.prompt[position]:
             found.append(None)
         else:
-            parted = attribute.part(pieces, table.prompt_segments(partner), table.prompt_segments(row), shared=there)
-            found.append(attribute.Parting(row, partner, *parted) if parted else None)
+            place = attribute.part(pieces, table.prompt_segments(partner), table.prompt_segments(row), shared=there)
+            found.append(attribute.Parting(row, partner, *place) if place else None)
     return found
 
 

@@ -96,6 +96,23 @@ def place(segments: Segments, earlier: Ids, later: Ids) -> tuple[int, str, int] 
     return k, _context(segments, a, b, at) if k < later.size else "", start + at
 
 
+def read_before(segments: Segments, prompt: Ids, token: int, most: int) -> str:
+    """Give the text of the tokens before the one at `token`, and of that one: as many as `most`."""
+    ends = np.cumsum(segments.sizes(prompt))
+    last = min(int(np.searchsorted(ends, token, "right")), prompt.size - 1)
+    held: list[Ids] = []
+    left = most
+    for index in range(last, -1, -1):
+        ids = segments.piece(int(prompt[index]))
+        if index == last:
+            ids = ids[: token + 1 - int(ends[last]) + ids.size]
+        held.append(ids[-left:])
+        left -= held[-1].size
+        if left <= 0:
+            break
+    return segments.decode(np.concatenate(held[::-1])) if held else ""
+
+
 class _Parted(NamedTuple):
     """The first differing segment and the tokens before it, that segment in both prompts, and where the two differ."""
 

@@ -6,15 +6,16 @@ case (the newest message, the changed value itself) are no loss, and neither is 
 
 A request is compared with its own partner (the previous turn of its conversation, else the latest request of its
 template), not with the one that happens to share most. What the cache served anyway, from whichever request, is not
-lost. Where several causes lie in one request, the first one in the order in which the model reads takes the whole loss,
-since it alone ends the prefix; the others stand behind it and take what they cost where they come first. So losses of
-causes never overlap: with what is left unexplained they add up to the tokens that diverged.
+lost. Where several causes lie in one request, the one at which its served prefix ends takes the whole loss: the first
+in the order in which the model reads, or a later one where the cache got past that with what it had of another request.
+Those behind it take what they cost where they end the prefix. So losses of causes never overlap: with what is left
+unexplained they add up to the tokens that diverged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,18 +38,29 @@ _REPLACED = frozenset({("PFX303", "json"), ("PFX405", "ids")})
 """Rules and kinds of what is written anew in its place, so that nothing is gone."""
 _GONE = frozenset({"window", "removed"})
 """Kinds with which whole messages go, and the thoughts in them."""
+_APART = frozenset({"PFX503", "PFX504"})
+"""Rules of what keeps caches apart: mending another cause does not join them."""
+_READ = 24  # tokens before the end of the served prefix in which the text before a cause's place is looked for
+_TELLING = 4  # characters, at least, of a text that is found there
 _MOVED = frozenset({"PFX203"})
 """Rules of content that stays the same and stands elsewhere on the next turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A request and the one that it should have matched, as the finding saw them."""
+    """A request and the one that it should have matched, as the finding saw them.
+
+    `leads` are the texts before the places of all causes that the request shows, by the numbers of their findings, in
+    the order in which the model reads them; none where there is but one. `apart` says that one of them keeps caches
+    apart.
+    """
 
     partner: int
     difference: Difference
     finding: int
     turn: bool
+    leads: Mapping[int, str]
+    apart: bool
 
 
 def pairs(findings: Sequence[LogFinding]) -> dict[int, Pair]:
@@ -57,7 +69,7 @@ def pairs(findings: Sequence[LogFinding]) -> dict[int, Pair]:
     `Pair.finding` is the number of the finding. Each request has at most one.
     """
     found: dict[int, tuple[Sighting, int]] = {}
-    behind: dict[int, set[int]] = {}
+    behind: dict[int, dict[int, str]] = {}
     for number, finding in enumerate(findings):
         for sighting in finding.sightings:
             if sighting.partner is None:
@@ -65,17 +77,25 @@ def pairs(findings: Sequence[LogFinding]) -> dict[int, Pair]:
             if sighting.first:
                 found[sighting.row] = sighting, number
             else:
-                behind.setdefault(sighting.row, set()).add(number)
+                behind.setdefault(sighting.row, {})[number] = sighting.lead
     return {
-        row: Pair(
-            first.partner,
-            _difference(findings[number], first, [findings[n] for n in behind.get(row, ())]),
-            number,
-            turn=first.turn,
-        )
+        row: _pair(findings, first, number, behind.get(row, {}))
         for row, (first, number) in found.items()
         if first.partner is not None
     }
+
+
+def _pair(findings: Sequence[LogFinding], first: Sighting, number: int, behind: Mapping[int, str]) -> Pair:
+    assert first.partner is not None
+    others = [findings[n] for n in behind]
+    return Pair(
+        first.partner,
+        _difference(findings[number], first, others),
+        number,
+        turn=first.turn,
+        leads={number: first.lead, **behind} if behind else {},
+        apart=any(finding.rule.code in _APART for finding in (findings[number], *others)),
+    )
 
 
 def _difference(finding: LogFinding, sighting: Sighting, behind: Sequence[LogFinding]) -> Difference:
@@ -93,20 +113,38 @@ def _difference(finding: LogFinding, sighting: Sighting, behind: Sequence[LogFin
     )
 
 
-def parting(table: Table, comparer: Comparer, row: int, pair: Pair, shared: int) -> attribute.Parting | None:
-    """Compare a request with its partner: where they part, and the tokens that are lost. `shared` were served.
+def parting(
+    table: Table, comparer: Comparer, row: int, pair: Pair, shared: int
+) -> tuple[attribute.Parting, Pair] | None:
+    """Compare a request with its partner: where they part, the tokens that are lost, and to which finding they go.
 
-    None where they part for another reason than the finding's.
+    `shared` were served. None where the two part for another reason than a finding's.
     """
     later, earlier = table.prompt_segments(row), table.prompt_segments(pair.partner)
     output = table.output_segments(pair.partner) if pair.turn else None
     lost = comparer.recomputed(earlier, later, shared, pair.difference, output=output)
-    if lost is None:
-        if table.namespace[row] == table.namespace[pair.partner]:
-            return None
+    same = table.namespace[row] == table.namespace[pair.partner]
+    if lost is None and same:
+        return None
+    if lost is None or not (same or pair.apart):
         lost = 0
-    place = attribute.place(comparer.segments, earlier, later) or (0, "", 0)
-    return attribute.Parting(row, pair.partner, *place, lost)
+    segment, context, token = attribute.place(comparer.segments, earlier, later) or (0, "", 0)
+    if same and lost and pair.leads:
+        ends = [shared, token] if shared > token else [token]
+        texts = (attribute.read_before(comparer.segments, later, end, _READ) for end in ends)
+        ending = next((number for text in texts if (number := _ending(pair.leads, text)) is not None), pair.finding)
+        pair = replace(pair, finding=ending)
+    return attribute.Parting(row, pair.partner, segment, context, token, lost), pair
+
+
+def _ending(leads: Mapping[int, str], text: str) -> int | None:
+    """Give the finding before whose place a text ends; None where the text holds what stands before none of them."""
+    ends = {
+        finding: text.rfind(lead) + len(lead)
+        for finding, lead in leads.items()
+        if len(lead.strip()) >= _TELLING and lead in text
+    }
+    return max(ends, key=lambda finding: ends[finding], default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +175,7 @@ class Measure:
     def _of_request(self, engine: str, position: int, row: int, pair: Pair) -> int:
         """Give the loss of one request; of one whose partner has another namespace, what that namespace held."""
         causes = [MissCause.DIVERGED]
-        if self.table.namespace[row] != self.table.namespace[pair.partner]:
+        if pair.apart and self.table.namespace[row] != self.table.namespace[pair.partner]:
             causes.append(MissCause.NAMESPACE)
         misses = self.misses[engine]
         return sum(int(misses[cause][position]) for cause in causes if cause in misses)

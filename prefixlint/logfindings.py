@@ -50,7 +50,7 @@ class Sighting:
 
     `opening` is the beginning of the later one's first message where nothing in the messages differs for a cause: up to
     it siblings may share their text. Where siblings have no messages, `tail` are the characters that they share behind
-    the place.
+    the place. `lead` is the text before the place, where the request shows other causes as well.
     """
 
     row: int
@@ -61,6 +61,7 @@ class Sighting:
     char: int
     opening: str = ""
     tail: int | None = None
+    lead: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,5 +185,6 @@ def _example(other: Where) -> dict[str, Any]:
 
 
 def with_losses(finding: LogFinding, losses: Mapping[str, int]) -> LogFinding:
-    """Give a finding with the tokens that each engine computes again for its sake."""
-    return replace(finding, tokens_lost=dict(losses))
+    """Give a finding with the tokens that each engine computes again for its sake; what costs stands behind none."""
+    masked = None if any(losses.values()) else finding.masked_by
+    return replace(finding, tokens_lost=dict(losses), masked_by=masked)

@@ -817,3 +817,58 @@ case(
         tools=lambda t: tools([["a1", "b1", "c1"], ["b1", "a1", "c1"], ["c1", "b1", "a1"]][t]),
     ),
 )
+
+
+def _closed(name, turn, kept=9):
+    """Give a turn of a conversation, of which `kept` messages are sent, and behind them a rule that all requests end with."""
+    asked = [user(f"what does the {name} fare {'abcd'[n]} cover?") for n in range(turn + 1)]
+    answers = [assistant(f"the {name} fare {'abcd'[n]} covers it") for n in range(turn)]
+    history = [m for pair in zip(asked, answers, strict=False) for m in pair]
+    return {"messages": [system(RULES), *[*history, asked[turn]][-kept:], user(CLOSING)]}
+
+
+CLOSING = "Remember: answer in the traveller's own words, name the pier, and never promise a refund to anybody."
+case("one rule behind all quiet", "", [_closed(name, 0) for name in ("dog", "car", "bus", "cat", "bike")])
+case("rule behind a window", "PFX203 PFX402", [_closed("dog", turn, kept=3) for turn in range(4)])
+
+
+def _reminded(turn, results):
+    """Give the newest result of a tool with a reminder behind it, which is gone from the results before."""
+    said = [tool(f"c{n}", f"{results[n]} leaves at noon") for n in range(turn + 1)]
+    said[-1]["content"] += f"\n\n<system-reminder>\nTodo: {turn + 2} items open.\n</system-reminder>"
+    calls = [assistant("", tool_calls=[call(f"c{n}", arguments=f'{{"q": "{results[n]}"}}')]) for n in range(turn + 1)]
+    return [user("which ferries leave?"), *(m for pair in zip(calls, said, strict=True) for m in pair)]
+
+
+case(
+    "reminder behind a result",
+    "PFX404",
+    [{"messages": [system(RULES), *_reminded(turn, ("Ada", "Bea", "Cleo"))]} for turn in range(3)],
+)
+case(
+    "age at the end of some turns",
+    "PFX103",
+    conversation(lambda t: RULES + (f"\nTimetable: rebuilt {t + 3} min ago" if t != 1 else ""), turns=3),
+)
+
+
+def _stated(name, turn):
+    return tools([name], f"finds {name} (index of 09:1{turn})" if name == "a1" else f"finds {name}")
+
+
+case(
+    "clock in one of shuffled tools",
+    "PFX304 PFX306",
+    conversation(
+        lambda t: RULES,
+        tools=lambda t: [one for name in (["a1", "b2"], ["b2", "a1"], ["a1", "b2"])[t] for one in _stated(name, t)],
+    ),
+)
+case(
+    "clock in one of tools that join",
+    "PFX305 PFX306",
+    conversation(
+        lambda t: RULES,
+        tools=lambda t: [one for name in ["a1", "b2", "c3"][: t + 1] for one in _stated(name, t)],
+    ),
+)

@@ -2,8 +2,10 @@
 
 A family is a system text, tools, and conversations that call tools and go on for some turns. A cause changes how the
 requests of its family are built, in one of the ways that it has; `Planted.without(codes)` writes the same log without
-some causes. The true loss of a cause is told by replays of both logs, and by nothing that finds causes: for each request
-the tokens that the mended log has cached and this one has not, as far as this one holds them (`true_losses`).
+some causes. The true loss is told by replays of both logs, and by nothing that finds causes: for each request the tokens
+that the log without causes has cached and this one has not, as far as this one holds them (`true_losses`). Where a family
+has several causes, a request's loss is that of the one at which its prefix ends: of all that are mended alone, it is the
+one that gives most back, and where none gives back a tenth, the first that is named (`true_shares`).
 """
 
 import json
@@ -153,6 +155,30 @@ def true_losses(planted, counts, folder, **options):
     """Give the loss of each family's causes together: `counts` are those of the log as it is."""
     _, mended = replayed(folder / "mended.jsonl", planted.mended().bodies(), why=0, **options)
     losses = Counter()
-    for owner, (prompt, cached), (kept, possible) in zip(planted.owners(), counts, mended, strict=True):
-        losses[owner] += max(0, min(possible - cached, (prompt - cached) - (kept - possible)))
+    for owner, count, whole in zip(planted.owners(), counts, mended, strict=True):
+        losses[owner] += _given_back(count, whole)
     return losses
+
+
+def true_shares(planted, counts, folder, **options):
+    """Give the loss of each cause, by its code: `counts` are those of the log as it is."""
+
+    def without(*codes):
+        path = folder / f"without {'+'.join(codes)}.jsonl"
+        return replayed(path, planted.without(*codes).bodies(), why=0, **options)[1]
+
+    every = sorted({code for kind in planted.codes for code in kind.split("+")})
+    mended, alone = without(*every), {code: without(code) for code in every}
+    losses = Counter()
+    for number, (owner, count, whole) in enumerate(zip(planted.owners(), counts, mended, strict=True)):
+        if owner is not None:
+            lost = _given_back(count, whole)
+            back = {code: _given_back(count, alone[code][number]) for code in owner.split("+")}
+            losses[max(back, key=lambda code: back[code] if back[code] * 10 >= lost else 0)] += lost
+    return losses
+
+
+def _given_back(count, mended):
+    """Count the tokens that a mended log has cached of a request, and that the request as it is holds and has not."""
+    (prompt, cached), (kept, possible) = count, mended
+    return max(0, min(possible - cached, (prompt - cached) - (kept - possible)))

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import planting
 from plantedcauses import CAUSES
-from planting import Planted, replayed, true_losses
+from planting import Planted, replayed, true_losses, true_shares
 
 from prefixlint import logrules, logs, rulebook
 
@@ -69,20 +69,24 @@ def test_causes_of_some_requests_are_found_and_cost_what_they_cost(codes, where,
     right(Planted(11, codes, 260, clean=1, **where), tmp_path)
 
 
-PAIRS = [("PFX304", "PFX101"), ("PFX104", "PFX402"), ("PFX106", "PFX303")]
+PAIRS = [
+    ("PFX304", "PFX101"),  # of five orders of tools the cache soon holds all, and prefixes end at the clock
+    ("PFX104", "PFX402"),
+    ("PFX106", "PFX303"),
+    ("PFX302", "PFX107"),
+    ("PFX304", "PFX107"),
+]
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids="+".join)
-def test_the_first_of_two_causes_takes_the_loss_of_a_request(pair, tmp_path):
-    """The model reads the first one before the other in each request, and each request has it."""
-    kind = "+".join(pair)
-    planted = Planted(2, (kind,), 90, clean=1)
+def test_of_two_causes_the_one_at_which_the_served_prefix_ends_takes_the_loss_of_a_request(pair, tmp_path):
+    planted = Planted(2, ("+".join(pair),), 120, clean=1)
     result, counts = replayed(tmp_path / "log.jsonl", planted.bodies())
     lost = {f.rule.code: f.tokens_lost["sglang"] for f in result.findings}
     assert set(lost) == set(pair)
-    truth = true_losses(planted, counts, tmp_path)
-    assert sum(lost.values()) == pytest.approx(truth[kind], rel=NEAR)
-    assert lost[pair[0]] >= 0.9 * truth[kind]
+    truth = true_shares(planted, counts, tmp_path)
+    for code in pair:
+        assert lost[code] == pytest.approx(truth[code], rel=NEAR, abs=FEW), code
 
 
 MEETING = [

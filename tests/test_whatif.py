@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import plantedcauses
 import planting
+from logcases import RULES, conversation, tools
 
 from prefixlint import logs, pipeline, whatif
 from prefixlint.whatif import _edit, all_tools
@@ -457,3 +458,14 @@ def test_a_text_without_the_value_does_not_move_the_ends_of_its_place():
     for text in told:
         _, filled = templates.fill(text)
         assert [json.loads(value) for _, value in filled.values] == [{"a": 1, "b": 2}]
+
+
+def test_tools_that_some_turns_may_not_call_are_told_on_every_turn(tmp_path):
+    """An engine leaves the tools out of a prompt whose request may call none: with them in it, none is told less."""
+    talk = conversation(lambda _: RULES, 4, lambda _: tools(["fare", "pier"]))
+    bodies = [body | {"tool_choice": ("none", "auto")[turn % 2]} for turn, body in enumerate(talk)]
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(body) + "\n" for body in bodies), "utf-8")
+    _, rewritten = fixed(path, tmp_path / "out.jsonl", what_if=("PFX504",))
+    assert {body["tool_choice"] for body in rewritten} == {"auto"}
+    assert all(body["tools"] for body in rewritten)

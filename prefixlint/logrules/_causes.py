@@ -28,6 +28,8 @@ _PAIRS = 10  # compared pairs from which on a single change is a new version and
 _RARE = 0.05
 _LEADS = 4  # words before values of one kind that are told apart
 _OPENING = 24  # characters by which a first message is found in a prompt
+_LEAD = 24  # characters by which the place of one of several hits is found in a prompt
+_SHORT = 8  # characters that a message begins with, which many do
 _SETTINGS = frozenset({"PFX307", "PFX503", "PFX504"})
 _OFTEN = 4  # requests per output schema from which on it is one of a few tasks
 
@@ -110,8 +112,9 @@ class Causes:
             partner = None if earlier is None else earlier.row
             ends, place = hit is first, hit.at
             behind = _behind(later, ordered) if ends else None
+            lead = _lead(hit, later) if earlier is not None and len(ordered) > 1 else ""
             cause.sightings.add(
-                row, partner, first=ends, turn=hit.same, path=place.path, char=place.char, behind=behind
+                row, partner, first=ends, turn=hit.same, path=place.path, char=place.char, behind=behind, lead=lead
             )
             if first is not None and not ends:
                 cause.behind[self._key(first)] += 1
@@ -204,6 +207,29 @@ def _behind(view: View, hits: Sequence[Hit]) -> str | int | None:
         return None
     said = view.messages[0].said
     return (said.text or said.reasoning).lstrip()[:_OPENING]
+
+
+def _lead(hit: Hit, view: View) -> str:
+    """Give the end of the text that a model reads before the value that differs, as far as it stands in one line.
+
+    In front of what differs at the beginning of a message it is the end of the message before.
+    """
+    part, number, _ = hit.rank
+    place = hit.at
+    if part == 1:
+        text = next((unit.text for unit in view.head if unit.path == place.path), "")
+    elif part == 2 and not hit.same:
+        text = view.messages[0].said.text
+    else:
+        text = place.after if isinstance(place.after, str) else ""
+    if part == 2 and hit.same:
+        text = text[: place.char]
+        if len(text) < _SHORT:
+            before = view.messages[number - 1].said if 0 < number <= len(view.messages) else None
+            text = view.head_text if before is None else before.results[-1].text if before.results else before.text
+    else:
+        text = text[: max(0, place.char - common_prefix(hit.before, hit.after))]
+    return text.rstrip("\n")[-_LEAD:].rpartition("\n")[2]
 
 
 def _states(view: View) -> tuple[int, int, int]:

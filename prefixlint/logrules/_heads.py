@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
@@ -90,9 +90,17 @@ def tools(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
     elif sorted(a) == sorted(b):
         where = _at_tools(earlier, later)
         what = "the same tools, in another order"
-        yield Hit("PFX304", "order", (0, 0, 0), where, ("PFX304",), what, ", ".join(a), ", ".join(b), same, 1)
+        rank = (0, _ahead(a, b), 0)
+        yield Hit("PFX304", "order", rank, where, ("PFX304",), what, ", ".join(a), ", ".join(b), same, 1)
+        yield from _definitions(earlier, later, same=same)
     elif same:
         yield _tool_set(earlier, later)
+        yield from _definitions(earlier, later, same=same)
+
+
+def _ahead(a: Sequence[str], b: Sequence[str]) -> int:
+    """Count the names with which two lists of tools begin alike."""
+    return next((n for n, (one, two) in enumerate(zip(a, b, strict=False)) if one != two), min(len(a), len(b)))
 
 
 def _at_tools(earlier: View, later: View) -> At:
@@ -111,13 +119,18 @@ def _tool_set(earlier: View, later: View) -> Hit:
     )
     before, after = (", ".join(n) for n in (a, b)) if not (gone or new) else (", ".join(gone), ", ".join(new))
     what = what or "tools changed"
-    return Hit("PFX305", "tools", (0, 0, 0), where, ("PFX305",), what, before, after, same=True, tail=1)
+    return Hit("PFX305", "tools", (0, _ahead(a, b), 0), where, ("PFX305",), what, before, after, same=True, tail=1)
 
 
 def _definitions(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
+    """Compare the definitions of tools that both have, by their names where these stand in another order."""
     found = 0
-    for index, (a, b) in enumerate(zip(earlier.tools, later.tools, strict=True)):
-        if a is b or dumps(bare(a)) == dumps(bare(b)):
+    pairs: Iterable[tuple[Any, Any]] = zip(earlier.tools, later.tools, strict=False)
+    if earlier.tool_names != later.tool_names:
+        known = dict(zip(earlier.tool_names, earlier.tools, strict=True))
+        pairs = ((known.get(name), tool) for name, tool in zip(later.tool_names, later.tools, strict=True))
+    for index, (a, b) in enumerate(pairs):
+        if a is b or a is None or dumps(bare(a)) == dumps(bare(b)):
             continue
         found += 1
         if found > _TOOLS:
@@ -169,7 +182,7 @@ def system(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
         return
     spans = _spans.spans(a, b)
     found = [place for place, _, _ in spans]
-    grown = _grown(spans[-1], a, b) if same else None
+    grown = _grown(spans[-1], a, b) if same and found[-1].kind not in _STRONG else None
     if grown is not None:
         found.pop()
     if not same and len(found) > _MANY:

@@ -42,7 +42,8 @@ def compare(earlier: View, later: View) -> Compared:
     blocks = SequenceMatcher(None, e_keys, l_keys, autojunk=False).get_matching_blocks()
     shifted = sum(b.size for b in blocks if b.a != b.b)
     in_place = sum(1 for x, y in zip(e_keys, l_keys, strict=False) if x == y)
-    if shifted > in_place and not any(_swapped_results(e, l, n)):
+    slid = shifted == in_place and l_keys[0] in e_keys and e_keys[0] not in l_keys  # a message may stand at each end
+    if (shifted > in_place or slid) and not any(_swapped_results(e, l, n)):
         return _moved(earlier, later, n, blocks)
     return _edited(earlier, later, n)
 
@@ -322,7 +323,7 @@ def _text(earlier: View, later: View, i: int, one: str, two: str) -> Iterator[_C
     if block is not None and role == "assistant" and _THINK.search(block):
         yield "PFX403", "reasoning", (), "the reasoning in an assistant message is left out", block, "", 3
         return
-    if block is not None and two.strip() and role in ("user", "system"):
+    if block is not None and two.strip() and role in ("user", "system", "tool"):
         found = _block_moved(earlier, later, i, block)
         if found is not None:
             yield found
@@ -404,12 +405,13 @@ def _block_moved(earlier: View, later: View, i: int, block: str) -> _Change | No
     text = block.strip()
     tag = re.match(r"\s*<([\w-]+)", block)
     key = (tag[1],) if tag else ()
-    newest = [m.said for m in later.messages[len(earlier.messages) :] if m.said.role in ("user", "system")]
-    if any(text in said.text for said in newest) and not (tag and _EPHEMERAL & set(re.split(r"[_-]", tag[1].lower()))):
+    newest = [m.said for m in later.messages[len(earlier.messages) :] if m.said.role != "assistant"]
+    texts = [part for said in newest for part in (said.text, *(result.text for result in said.results))]
+    if any(text in other for other in texts) and not (tag and _EPHEMERAL & set(re.split(r"[_-]", tag[1].lower()))):
         what = "a block that never changes is moved to the newest message on each turn"
         return "PFX203", "moves", key, what, text, "", 3
     last_user = max((k for k, m in enumerate(earlier.messages) if m.said.role == "user"), default=-1)
-    if i != last_user and not any(_akin_block(text, said.text) for said in newest):
+    if i != last_user and not any(_akin_block(text, other) for other in texts):
         return None
     what = "a block stands on the newest message only, and is gone from it on the next turn"
     return "PFX404", "moves", key, what, text, "", 3

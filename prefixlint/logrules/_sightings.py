@@ -33,7 +33,9 @@ class Sightings(Sequence[Sighting]):
     _numbers: dict[str, int] = field(default_factory=dict)
     _names: list[str] = field(default_factory=list)
     _openings: dict[int, str | int] = field(default_factory=dict)
+    _leads: dict[int, str] = field(default_factory=dict)
     _held: dict[str | int, str | int] = field(default_factory=dict)
+    _texts: dict[str, str] = field(default_factory=dict)
     firsts: int = 0
 
     def add(
@@ -46,8 +48,11 @@ class Sightings(Sequence[Sighting]):
         path: str,
         char: int,
         behind: str | int | None = None,
+        lead: str = "",
     ) -> None:
         """Take in one request. `behind` is the sighting's opening, or its tail."""
+        if lead:
+            self._leads[len(self.rows)] = self._texts.setdefault(lead, lead)
         if behind is not None:
             self._openings[len(self.rows)] = self._held.setdefault(behind, behind)
         self.rows.append(row)
@@ -83,4 +88,5 @@ class Sightings(Sequence[Sighting]):
             char=self._chars[index],
             opening=behind if isinstance(behind, str) else "",
             tail=behind if isinstance(behind, int) else None,
+            lead=self._leads.get(index, ""),
         )

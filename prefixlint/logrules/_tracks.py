@@ -178,6 +178,8 @@ class Tracks:
     def _much(self, earlier: View, later: View, shared: int) -> bool:
         """Tell whether two conversations with other openings share enough to be one; many share a short answer."""
         last = earlier.messages[-1]
+        if shared < 2 and last.key == later.messages[-1].key:
+            return False  # nothing was said behind it: an application's rule at the end of every request
         if last.key in later.keys and (last.size >= _LAST or len(self._tracks) <= _SURE):
             return True
         if shared * 2 < len(earlier.messages):
