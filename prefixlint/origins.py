@@ -95,7 +95,7 @@ class Judge:
         self.resolver = resolver
         self.project = resolver.project
         self._active: set[tuple[int, int]] = set()
-        self._callers: dict[tuple[str, str, str], Verdict | None] = {}
+        self._callers: dict[tuple[str, str, str, str], Verdict | None] = {}
         self._hops = 0
         self._cuts = 0
         self._known: dict[tuple[int, bool, bool, tuple[int, ...], str], tuple[Value, Verdict]] = {}
@@ -164,31 +164,35 @@ class Judge:
                 return self._or_named(weakened(handed, "order", "random"), value, value.name, frame)
         return named(value.name)
 
-    def _from_callers(self, value: Param, frame: Frame) -> Verdict | None:
-        """Give what the calls of a function hand over, None where no call is known or one is not understood."""
+    def _from_callers(self, value: Param, frame: Frame, entry: str = "") -> Verdict | None:
+        """Give what the calls of a function hand over, or an entry of it; None where no call is known or understood."""
         summary = frame.summary
         function = summary.functions.get(value.func)
         if function is None:
             return None
-        key = (summary.path, value.func, value.name)
+        key = (summary.path, value.func, value.name, entry)
         if key not in self._callers and self._hops < MAX_HOPS:
             self._callers[key] = None
             self._hops += 1
             try:
-                self._callers[key] = self._handed_over(value, frame, function)
+                self._callers[key] = self._handed_over(value, frame, function, entry)
             finally:
                 self._hops -= 1
         return self._callers.get(key)
 
-    def _handed_over(self, value: Param, frame: Frame, function: Function) -> Verdict | None:
+    def _handed_over(self, value: Param, frame: Frame, function: Function, entry: str) -> Verdict | None:
         summary = frame.summary
         verdicts: list[Verdict] = []
         for site, other in self.project.call_sites(summary, value.func)[:MAX_SITES]:
             caller = Frame(other, site.func, None, not site.func, frame.depth + 1)
             given = self.resolver.bound(site.call, caller, function).get(value.name)
             if given is not None:
-                plain = isinstance(self.resolver.resolve(*given)[0], Lit)
-                unread = not plain and is_long_text(self.resolver, *given)
+                held, inner = self.resolver.resolve(*given)
+                if entry and isinstance(held, Map):
+                    chosen = self.resolver.entry(held, inner, entry)
+                    verdicts.append(UNKNOWN if chosen is None else self._judge(*chosen))
+                    continue
+                unread = not isinstance(held, Lit) and is_long_text(self.resolver, *given)
                 verdicts.append(UNKNOWN if unread else self._judge(*given))
         return union(verdicts) if verdicts else None
 
@@ -238,7 +242,7 @@ class Judge:
         key = text_of(value.key)
         if dotted(value.base) == "os.environ" and key is not None and is_setting(key):
             return UNKNOWN
-        base = self._judge(value.base, frame) if is_direct(self.resolver, value.base, frame) else UNKNOWN
+        base = self._holder(value.base, key, frame) if is_direct(self.resolver, value.base, frame) else UNKNOWN
         flowing = tuple(origin for origin in base.origins if origin.evidence == "flow")
         if flowing:
             return Verdict(flowing)
@@ -248,6 +252,12 @@ class Judge:
                 return listed(said)
             return stored(said) if is_element(self.resolver, value.base, frame) else said
         return UNKNOWN
+
+    def _holder(self, value: Value, key: str | None, frame: Frame) -> Verdict:
+        """Judge what holds an entry: of a mapping that callers write out, the entry alone."""
+        held, inner = self.resolver.resolve(value, frame)
+        entry = self._from_callers(held, inner, key) if key and isinstance(held, Param) and held.func else None
+        return self._judge(value, frame) if entry is None else entry
 
     def _slice(self, value: Slice, frame: Frame) -> Verdict:
         base = self._judge(value.base, frame)
@@ -450,10 +460,11 @@ class Judge:
     def _method(self, value: Call, func: Attr, frame: Frame) -> Verdict:
         written = func.name in _WRITTEN
         direct = written or func.name in TEXT_METHODS or is_direct(self.resolver, func.base, frame)
-        base = self._judge(func.base, frame) if direct else UNKNOWN
+        argument = text_of(value.args[0]) if value.args else None
+        asked = argument if func.name == "get" else None
+        base = self._holder(func.base, asked, frame) if direct else UNKNOWN
         if func.name == "pop":
             base = without(base, "order")  # one element, as a rule the only one
-        argument = text_of(value.args[0]) if value.args else None
         if func.name == "strftime" and value.args:
             argument = self._pattern(value.args[0], frame)
         flowing = Verdict(tuple(origin for origin in base.origins if origin.evidence == "flow"))

@@ -33,11 +33,11 @@ class Place:
     """One reason at one place of a prompt.
 
     `behind` are the static tokens behind the place: in the newest message only those of that message. `shared` are
-    those of them in front of the next value that each request brings anew, which no request could read from a cache
-    anyway; `cut` says that there is one. `before` are the static tokens in front of the place. `open_ended` says that a
-    conversation may follow, `history` that the source shows it to. `newest` says that it stands in the last message,
-    `late` in system text that follows a conversation. `lead` is the fixed text right before it. `masker` is an earlier
-    place that changes at least as widely and as often.
+    those of them in front of the next value that each request brings anew, behind which no request could read anything
+    from a cache anyway; `cut` says that there is one in the same message. `before` are the static tokens in front of
+    the place. `open_ended` says that a conversation may follow, `history` that the source shows it to. `newest` says
+    that it stands in the last message, `late` in system text that follows a conversation. `lead` is the fixed text
+    right before it. `masker` is an earlier place that changes at least as widely and as often.
     """
 
     prompt: Prompt
@@ -113,14 +113,14 @@ class _Table:
         """Give the number of the segment behind a message."""
         return self._ends[message]
 
-    def next_moving(self, index: int) -> int | None:
-        """Give the next segment that each request fills anew, wherever the one at `index` stands, None without one."""
+    def next_moving(self, index: int) -> int:
+        """Give the next segment that each request fills anew, in each branch of the one at `index`; else the end."""
         own, hole = dict(self.segments[index].branch), self.segments[index].node
         for at in self._moving[bisect_right(self._moving, index) :]:
             other = self.segments[at]
             if other.node.span != hole.span and all(own.get(choice) == branch for choice, branch in other.branch):
                 return at
-        return None
+        return len(self.segments)
 
 
 def _reasons(hole: Hole) -> list[Origin]:
@@ -175,8 +175,8 @@ def _place(table: _Table, index: int, hole: Hole, origin: Origin) -> Place:
     newest = _is_newest(prompt, segment)
     sums = table.sums(index)
     end = table.end(segment.message) if newest else len(table.segments)
-    moving = table.next_moving(index)
-    cut = moving is not None and moving < end
+    moving = min(table.next_moving(index), end)
+    cut = moving < end and table.segments[moving].message == segment.message
     history = _history_after(prompt, segment)
     return Place(
         prompt=prompt,
@@ -191,7 +191,7 @@ def _place(table: _Table, index: int, hole: Hole, origin: Origin) -> Place:
         history=history,
         late=segment.role in HEAD and any(m.role == "history" for m in prompt.messages[: max(segment.message, 0)]),
         lead=_lead(table.segments, index),
-        shared=round(sums[moving if moving is not None and cut else end] - sums[index]),
+        shared=round(sums[moving] - sums[index]),
         cut=cut,
     )
 

@@ -109,7 +109,7 @@ class Resolver:
             return self._of_constant(value, frame)
         held, inner = base
         if isinstance(held, Map) and isinstance(value.func, Attr) and value.func.name == "get" and value.args:
-            return self._entry(held, inner, self.resolve(value.args[0], frame)[0])
+            return self.entry(held, inner, text_of(self.resolve(value.args[0], frame)[0]))
         return None
 
     def given(self, value: Value, frame: Frame) -> tuple[Value, Frame]:
@@ -175,16 +175,15 @@ class Resolver:
         base, inner = self.resolve(value.base, frame)
         key, _ = self.resolve(value.key, frame)
         if isinstance(base, Map):
-            return self._entry(base, inner, key)
+            return self.entry(base, inner, text_of(key))
         if isinstance(base, Seq) and isinstance(key, Const) and isinstance(key.value, int) and base.kind != "set":
             items = base.items
             if -len(items) <= key.value < len(items) and not any(isinstance(item, Star) for item in items):
                 return items[key.value], inner
         return None
 
-    def _entry(self, held: Map, frame: Frame, key: Value) -> tuple[Value, Frame] | None:
+    def entry(self, held: Map, frame: Frame, wanted: str | None) -> tuple[Value, Frame] | None:
         """Give the entry of a key; one of all texts of a table where the key is not known."""
-        wanted = text_of(key)
         if wanted is not None:
             found = (entry[1] for entry in reversed(held.entries) if text_of(entry[0]) == wanted)
             return next(((value, frame) for value in found), None)

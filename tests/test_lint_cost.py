@@ -27,7 +27,8 @@ def test_a_clock_costs_what_is_shown_to_stand_behind_it(function, text, rest, wo
 @pytest.mark.parametrize(
     ("behind", "word"),
     [
-        (f"{RULES} What they ask: {{question}}", "error"),
+        (f"{LONG} What they ask: {{question}}", "error"),
+        ("Answer what they ask: {question} " + RULES, "info"),
         (f"{{question}} {RULES}", "info"),
         (f"{{search_results}} {RULES}", "info"),
         (f"{{self.description}} {RULES}", "error"),
@@ -218,3 +219,41 @@ def test_what_a_caller_makes_may_have_been_made_once_or_be_sorted_on_the_way(val
     assert levels({"a.py": handed}, code) == {"info"}
     here = f"{NOW}def build(names, q):\n    given = {value}\n{ask}"
     assert levels({"a.py": here}, code) == {"error"}
+
+
+@pytest.mark.parametrize(
+    ("use", "word"),
+    [
+        ("return messages", "error"),
+        ("return client.chat(messages)", "error"),
+        ('return {"model": "m", "messages": messages}', "error"),
+        ("return json.dumps([1])", "info"),
+    ],
+)
+def test_a_list_of_messages_that_nobody_gets_has_no_window(use, word):
+    text = f'{NOW}def f(client, history):\n    messages = [{{"role": "system", "content": "{RULES}"}}]\n    for m in history[-10:]:\n        messages.append({{"role": m.role, "content": m.content}})\n    {use}\n'
+    assert levels({"a.py": text}, "PFX402") == {word}
+
+
+@pytest.mark.parametrize(
+    ("use", "word"),
+    [
+        ("ConversationChain(llm=llm, memory=kept)", "error"),
+        ("AgentExecutor(agent=llm, memory=kept)", "error"),
+        ("keep(kept)", "info"),
+    ],
+)
+def test_a_memory_that_keeps_the_last_turns_is_read_by_what_gets_it(use, word):
+    text = f"def f(llm):\n    kept = ConversationBufferWindowMemory(k=5)\n    return {use}\n"
+    assert levels({"a.py": text}, "PFX402") == {word}
+
+
+@pytest.mark.parametrize("read", ["facts['{}']", "facts.get('{}')"])
+@pytest.mark.parametrize(("key", "word"), [("now", {"error"}), ("level", set())])
+def test_an_entry_of_a_mapping_is_not_what_another_entry_holds(read, key, word):
+    text = (
+        f'{NOW}def build(facts, q):\n    return [{{"role": "system", "content": f"Of {{{read.format(key)}}} speak. {RULES}"}}, {ASK}]\n'
+        "def collect():\n    facts = {'now': datetime.now()}\n    facts['level'] = load()\n    return facts\n"
+        "def run(q):\n    return build(collect(), q)\n"
+    )
+    assert levels({"a.py": text}, "PFX101") == word

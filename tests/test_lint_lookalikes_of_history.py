@@ -131,7 +131,7 @@ MINOR = {
     "one text that is cut": (
         "def shorten(text, count):\n    return trim_messages([HumanMessage(content=text)], max_tokens=90, token_counter=count)\n"
     ),
-    "a helper that cuts, of which no caller is known": (
+    "a helper that cuts for others": (
         "def shorten(messages, count):\n    return trim_messages(messages, max_tokens=90, token_counter=count)\n"
     ),
     "a conversation that is cut for its summary": (

@@ -26,7 +26,7 @@ from prefixlint.prompts import Hole, Include, Period, Prompt, Text, flatten
 from prefixlint.resolve import Frame
 from prefixlint.sources import Sink, Summary
 from prefixlint.sources._pyscope import words
-from prefixlint.sources._pysinks import WINDOWS, is_message_call
+from prefixlint.sources._pysinks import WINDOWS, is_message_call, looks_like_messages
 from prefixlint.values import (
     Attr,
     Call,
@@ -69,8 +69,10 @@ def windows(context: Context) -> Iterator[Hit]:
                     continue
                 for found in moving_slices(inner):
                     if not has_rest(sink.value, found):
-                        costs = number_of(found) not in _EXCHANGES and not _is_condensed(sink, parts)
-                        costs = costs and _is_led(context, parts[:number], frame)
+                        # a list that shows its messages and is only given a name is sent to nobody
+                        kept = bool(sink.name) and looks_like_messages(sink.value)
+                        costs = not kept and number_of(found) not in _EXCHANGES
+                        costs = costs and not _is_condensed(sink, parts) and _is_led(context, parts[:number], frame)
                         yield frame.span(found), _MOVES, Severity.ERROR if costs else Severity.INFO
 
 
@@ -157,16 +159,30 @@ def _kept_last(context: Context) -> Iterator[Hit]:
                 yield Frame(summary).span(value), _MOVES, Severity.INFO
     for summary, sink, frame in sinks(context, "call"):
         if sink.name in WINDOWS and isinstance(sink.value, Call) and _keeps_last(sink.value):
-            aside = words(sink.func) & _CONDENSED or _is_handed_back(context, summary, sink)
+            aside = words(sink.func) & _CONDENSED or _is_handed_back(summary, sink)
+            aside = aside or (sink.name in _MEMORIES and not _is_given(context, summary, sink))
             yield frame.span(sink.value), _MOVES, Severity.INFO if aside else Severity.ERROR
 
 
-def _is_handed_back(context: Context, summary: Summary, sink: Sink) -> bool:
-    """Tell whether a function gives back what a call kept, alone or in a list, and nobody is known to call it."""
+def _is_handed_back(summary: Summary, sink: Sink) -> bool:
+    """Tell whether a function only gives back what a call kept, alone or in a list: who sends it is not shown."""
     function = summary.functions.get(sink.func)
-    if function is None or function.returns is None or context.linked.project.call_sites(summary, sink.func):
+    if function is None or function.returns is None:
         return False
     return any(part is sink.value for part in passed_on(function.returns))
+
+
+_MEMORIES = WINDOWS - {"trim_messages"}
+
+
+def _is_given(context: Context, summary: Summary, memory: Sink) -> bool:
+    """Tell whether a chain or an agent gets a memory: what else is kept in one may be told in other words."""
+    for other in summary.sinks:
+        given = dict(other.value.kwargs).get("memory") if isinstance(other.value, Call) else None
+        frame = context.linked.frame(summary, other)
+        if given is not None and context.linked.resolver.resolve(given, frame)[0] is memory.value:
+            return True
+    return False
 
 
 def _keeps_last(call: Call) -> bool:

@@ -309,13 +309,31 @@ def _completion_order(context: Context) -> Iterator[Hit]:
     for _, sink, frame in sinks(context, "message"):
         # results that are found by the calls' ids stand in the calls' order
         answered = _answered(sink.value) if sink.loop else None
-        for part in walk(answered) if answered is not None else ():
-            source = bare(part.source) if isinstance(part, Elem) else None
-            if isinstance(source, Call) and last_name(source) == "as_completed":
-                yield frame.span(source), _FINISHED
+        source = _loop_of(answered) if answered is not None else None
+        if isinstance(source, Call) and last_name(source) == "as_completed":
+            yield frame.span(source), _FINISHED
 
 
 _FINISHED = "results stand in the order in which the calls finished"
+
+
+def _loop_of(value: Value) -> Value | None:
+    """Give what the loop goes over whose element a value is, or is a part of."""
+    for _ in range(_MAX_OWNERS):
+        held = bare(value)
+        if isinstance(held, Elem):
+            return bare(held.source)
+        if isinstance(held, (Attr, Item)):
+            value = held.base
+        elif isinstance(held, Call):
+            value = held.func.base if isinstance(held.func, Attr) else held
+        else:
+            return None
+    return None
+
+
+_MAX_OWNERS = 8
+"""Steps from a value to the element that it is a part of."""
 
 
 def _answered(message: Value) -> Value | None:

@@ -38,6 +38,8 @@ SHARED_FLOOR = 24
 """Static tokens behind a place that make it a fault where no conversation is shown to follow."""
 SESSION_FLOOR = 128
 """The same for facts of the machine, which stay for a session, and are often told at its start on purpose."""
+BLOCK_FLOOR = 16
+"""The same where a value of the request's own follows: a block of vLLM, below which nothing is kept."""
 TEXT_FLOOR = 128
 """The same where code does not show that the text is system text."""
 _CODE = (".py", ".pyw", ".ipynb")
@@ -210,7 +212,9 @@ def _breaks_off(place: Place, floor: int = CONTENT_FLOOR) -> bool:
 
     A time at the end of a system text that nothing is shown to follow may be where it costs least.
     """
-    return place.shared >= floor or (place.history and not place.cut)
+    if place.cut:
+        return place.shared >= max(floor, BLOCK_FLOOR)
+    return place.history or place.shared >= floor
 
 
 def _is_of_examples(place: Place) -> bool:

@@ -50,7 +50,7 @@ TOOL_KEYS = frozenset(["tools", "functions", "function_declarations", "tool_sche
 CACHE_KEYS = word_set(
     "messages input prompt_cache_key extra_body response_format reasoning reasoning_effort effort "
     "tool_choice cache_salt prompt_logprobs maxlen text_format thinking metadata user "
-    "enable_prefix_caching disable_radix_cache"
+    "enable_prefix_caching disable_radix_cache memory"
 )
 MESSAGE_CLASSES = {
     "SystemMessage": "system",
@@ -182,7 +182,9 @@ def _keywords(pairs: tuple[tuple[str, Value], ...], scope: Scope, owner: str = "
         elif (key in MESSAGE_KEYS and key != "input") or (key == "input" and looks_like_messages(value)):
             scope.sink("messages", value)
         elif key in TOOL_KEYS:
-            sent = keys & _REQUEST_KEYS - TOOL_KEYS or words(owner) & _MODEL_WORDS or holds_tools(value)
+            last = owner.rsplit(".", 1)[-1]
+            made = last if last[:1].isupper() else owner  # a class says it, not its module
+            sent = keys & _REQUEST_KEYS - TOOL_KEYS or words(made) & _MODEL_WORDS or holds_tools(value)
             scope.sink("tools", value, SENT if sent else "text")
         elif key == "prompt" and owner.rsplit(".", 1)[-1] in _AGENT_MAKERS:
             scope.sink("text", value, "system")
