@@ -36,6 +36,7 @@ LIMIT = 400_000
 A repeated log has no more distinct text, so that they would be most of what its analysis holds.
 """
 
+_NONE = -1  # for a request's number
 _HASHED = 1 << 16  # blocks whose hashes are held at once, a multiple of eight
 _ONES = np.array([byte.bit_count() for byte in range(256)], np.uint8)  # bits that a byte has
 _HEADS = np.array([(1 << bits) - 1 for bits in range(8)], np.uint8)  # the lowest bits of a byte
@@ -157,7 +158,7 @@ class Recorder:
     def __init__(self) -> None:
         self._trees: dict[Hashable, PrefixIndex] = {}
         self._blocks = _BlockTree()
-        self._index: dict[int, int] = {}  # by the rows of `add_found`
+        self._numbers = array("q")  # of requests, by the rows of `add_found`
         self._owner, self._shared, self._total, self._prompt, self._last = (array("q") for _ in range(5))
         self._unit = array("d")
         self._block_tokens: int | None = None
@@ -189,8 +190,10 @@ class Recorder:
 
         `row` is its number in that index, where the owner has one, too.
         """
-        self._index[row] = len(self._owner)
-        self._note(-1 if found.owner is None else self._index[found.owner], found.length, total, prompt)
+        if row >= len(self._numbers):
+            self._numbers.extend([_NONE] * (row + 1 - len(self._numbers)))
+        self._numbers[row] = len(self._owner)
+        self._note(_NONE if found.owner is None else self._numbers[found.owner], found.length, total, prompt)
 
     def add_blocks(self, namespace: Hashable, content: BlockHashes) -> None:
         """Note a request of a hash trace."""

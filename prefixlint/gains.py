@@ -320,7 +320,8 @@ class Study:
         factors = material.counts.factors[positions]
         free = {name: simulate.scaled(served, factors) for name, served in replay.engines.items()}
         whole = positions.size == material.rows.size
-        return Trial(table, replay, free, self.serve(table, replay) if whole else free, positions)
+        limited = self.serve(table, replay) if whole else free
+        return Trial(table, simulate.without_trees(replay), free, limited, positions)
 
 
 def _loss(fix: whatif.Fix) -> int:

@@ -308,9 +308,11 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
     material = _material(run, options, watch, log, done=done, findings=findings, redactor=redactor)
     account = accounts.account(material)
     analysis = summary.build(material, account)
+    bare = simulate.without_trees(done.replay)
+    done, material = replace(done, replay=bare), replace(material, replay=bare)
     if ordered.rows.size:
         analysis = _tried(run, options, watch, log, done=done, material=material, account=account, analysis=analysis)
-    heap.trim()
+    run.encoder.rest()
     analysis = worth.add(analysis, _worth(run, options, done, account))
     if options.source:
         from prefixlint import tosource  # late, since the linter is another program

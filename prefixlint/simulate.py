@@ -199,6 +199,11 @@ def run(
     )
 
 
+def without_trees(replay: Replay) -> Replay:
+    """Give a replay without its indexes, which hold all distinct tokens."""
+    return replace(replay, indexes=MappingProxyType({}))
+
+
 def kept(engine: Engine, *, salts: bool) -> Kept:
     """Say which tree an engine's prompts are in: engines that store and separate alike share one.
 

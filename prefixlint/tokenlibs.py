@@ -82,9 +82,15 @@ class FastTokenizer:
         flat, offsets = self._tokenizer.encode_batch_flat(texts)
         return np.frombuffer(flat, "<u4"), np.diff(np.frombuffer(offsets, "<u8").astype(np.int64)).tolist()
 
+    def rest(self) -> None:
+        """Let go of it until it is asked for again: a vocabulary of 128,000 takes some 80 MB."""
+        self.usable()
+        self._thread, self._tokenizer, self.used = None, None, False
+
     def give_up(self) -> None:
         """Let go of it for good."""
-        self._gone, self._thread, self._tokenizer, self.used = True, None, None, False
+        self.rest()
+        self._gone = True
 
     def _load(self) -> None:
         try:

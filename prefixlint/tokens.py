@@ -121,6 +121,14 @@ class Encoder:
         self._queued_chars = 0
         heap.trim()
 
+    def rest(self) -> None:
+        """Let go of what only new text needs; where some comes after all, that is loaded again."""
+        if not self.whole and not self._queue:
+            self._fast.rest()
+            self._talks.clear()
+            self._talk_chars = 0
+        heap.trim()
+
     def ids(self, segments: Segments) -> Ids:
         """Give the tokens of a prompt. RuntimeError where a flush is missing."""
         if self.whole and any(self._store.is_text(s) for s in segments):
@@ -182,8 +190,8 @@ class Encoder:
         begun = None if talk is None else self._talks.pop(talk, None)
         if begun is not None:
             self._talk_chars -= len(begun.text)
-        if begun is None or not text.startswith(begun.text):
-            begun = _Begun("", 0, array("I"))
+        if begun is None or not begun.begins(text):
+            begun = _NOTHING
         known, find = self._store.known, self._store.find
         segments = begun.segments[:]
         pieces = self._cutter.cut(text[begun.end :] if begun.end else text)
@@ -206,7 +214,7 @@ class Encoder:
         for number, piece in enumerate(reversed(pieces), 1):
             end -= len(piece)
             if end + reach <= len(text):
-                return _Begun(text[: end + reach], end, segments[: len(segments) - number])
+                return _Begun(text, end, end + reach, segments[: len(segments) - number])
         return None
 
     def _new(self, piece: str) -> int:
@@ -305,11 +313,19 @@ class Encoder:
 
 
 class _Begun(NamedTuple):
-    """The beginning of a prompt up to the character `end`, with its segments; a prompt has it if it has `text`."""
+    """A prompt that was cut: its first `end` characters are `segments` in all prompts that are like it up to `sure`."""
 
     text: str
     end: int
+    sure: int
     segments: array[int]
+
+    def begins(self, text: str) -> bool:
+        """Tell whether another prompt begins with the same segments; most begin with all of this one."""
+        return text.startswith(self.text) or text.startswith(self.text[: self.sure])  # noqa: PIE810  # the second is a copy
+
+
+_NOTHING = _Begun("", 0, 0, array("I"))
 
 
 def _batches(queue: Sequence[int], store: Store) -> Iterator[list[int]]:

@@ -502,6 +502,23 @@ def test_the_fast_library_is_used_for_much_text(monkeypatch):
     assert mine.notes == []
 
 
+def test_after_a_rest_new_text_is_tokenized_as_before(monkeypatch):
+    monkeypatch.setattr(tokens, "FAST_FROM", 1000)
+    mine, right = Encoder(EVERY["late"]), reference("late")
+    texts = ["".join(f"<|start|>question {i} 你好" for i in range(n, n + 100)) for n in (0, 50)]
+    first = mine.add(texts[0], special=False, talk=1)
+    mine.flush()
+    mine.rest()
+    assert mine.library == "tokenizers"
+    mine.flush()
+    second = mine.add(texts[1], special=False, talk=1)
+    mine.flush()
+    assert mine.library == "fastokens"
+    found = [ids.tolist() for ids in mine.sequences([first, second])]
+    assert found == [right.encode(text, add_special_tokens=False).ids for text in texts]
+    assert mine.notes == []
+
+
 def test_a_fast_library_that_errs_is_found_out(monkeypatch):
     honest = tokenlibs.FastTokenizer.encode
 
