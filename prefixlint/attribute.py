@@ -77,13 +77,12 @@ def part(segments: Segments, earlier: Ids, later: Ids, *, shared: int = 0) -> tu
     parted = _parted(segments, earlier, later)
     if parted is None:
         return None
-    k, start, a, b, at = parted
+    k, start, a, b, at, sizes = parted
     if k == later.size:
         return k, "", start, 0
-    sizes = segments.sizes(later)
-    lost = min(common(a[at:][::-1], b[at:][::-1]), max(0, start + b.size - shared))
-    left = np.minimum(sizes, (np.cumsum(sizes) - shared).clip(0))[k + 1 :]
-    lost += _found_again(sizes[k + 1 :], left, earlier[k + 1 :], later[k + 1 :])
+    end = start + b.size
+    lost = min(common(a[at:][::-1], b[at:][::-1]), max(0, end - shared))
+    lost += _found_again(sizes[k + 1 :], earlier[k + 1 :], later[k + 1 :], shared - end)
     return k, _context(segments, a, b, at), start + at, lost
 
 
@@ -92,7 +91,7 @@ def place(segments: Segments, earlier: Ids, later: Ids) -> tuple[int, str, int] 
     parted = _parted(segments, earlier, later)
     if parted is None:
         return None
-    k, start, a, b, at = parted
+    k, start, a, b, at, _ = parted
     return k, _context(segments, a, b, at) if k < later.size else "", start + at
 
 
@@ -114,27 +113,32 @@ def read_before(segments: Segments, prompt: Ids, token: int, most: int) -> str:
 
 
 class _Parted(NamedTuple):
-    """The first differing segment and the tokens before it, that segment in both prompts, and where the two differ."""
+    """The first differing segment and the tokens before it, that segment in both prompts, and where the two differ.
+
+    `sizes` are the tokens of each segment of the later prompt.
+    """
 
     segment: int
     start: int
     earlier: Ids
     later: Ids
     at: int
+    sizes: Counts
 
 
 def _parted(segments: Segments, earlier: Ids, later: Ids) -> _Parted | None:
     k = common(earlier, later)
     if k == earlier.size:
         return None
-    start = int(segments.sizes(later[:k]).sum())
+    sizes = segments.sizes(later)
+    start = int(sizes[:k].sum())
     if k == later.size:
-        return _Parted(k, start, later[k:], later[k:], 0)
+        return _Parted(k, start, later[k:], later[k:], 0, sizes)
     a, b = segments.piece(int(earlier[k])), segments.piece(int(later[k]))
     at = common(a, b)
     if at == a.size and k == earlier.size - 1:
         return None
-    return _Parted(k, start, a, b, at)
+    return _Parted(k, start, a, b, at, sizes)
 
 
 def lost_blocks(prompts: Iterable[tuple[int, BlockHashes]], shared: Counts) -> Counts:
@@ -198,17 +202,18 @@ def places(partings: Iterable[Parting], family: Sequence[int]) -> dict[int, list
     }
 
 
-def _found_again(sizes: Counts, left: Counts, earlier: Ids, later: Ids) -> int:
-    """Count what is `left` of the later segments that the earlier prompt has too, template punctuation left out."""
-    if not later.size or not earlier.size:
-        return 0
-    long = sizes > _TRIVIAL
-    if not long.any():
-        return 0
+def _found_again(sizes: Counts, earlier: Ids, later: Ids, served: int) -> int:
+    """Count the tokens of later segments that the earlier prompt has too, template punctuation left out.
+
+    The first `served` of them do not count.
+    """
     known = set(earlier.tolist())
-    return sum(
-        size for segment, size in zip(later[long].tolist(), left[long].tolist(), strict=True) if segment in known
-    )
+    found = end = 0
+    for segment, size in zip(later.tolist(), sizes.tolist(), strict=True):
+        end += size
+        if size > _TRIVIAL and segment in known:
+            found += max(0, min(size, end - served))
+    return found
 
 
 def _context(segments: Segments, earlier: Ids, later: Ids, at: int) -> str:

@@ -20,7 +20,8 @@ from logcases import RULES, assistant, call, claude, conversation, siblings, sys
 
 from prefixlint import logrules, logs, redact, rulebook
 from prefixlint.logrules import _history, _meeting, _spans, _values
-from prefixlint.logrules._view import unmarked, view
+from prefixlint.logrules._known import Known
+from prefixlint.logrules._view import Message, unmarked, view
 from prefixlint.model import Messages, Request, TokenIds
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "logrules"
@@ -287,7 +288,7 @@ def test_what_is_forgotten_leaves_nothing_behind():
     assert all(n in tracks._tracks for numbers in tracks._by_end.values() for n in numbers)
     held = {id(message) for track in tracks._tracks.values() for message in track.view.messages}
     held |= {id(message) for here in tracks._latest.values() for message in here.messages}
-    assert {id(message) for message in observer._known.values()} <= held
+    assert {id(one()) for one in observer._known._held.values() if one() is not None} <= held
 
 
 def test_each_of_many_conversations_with_one_opening_goes_on_from_its_own_turn():
@@ -307,7 +308,7 @@ def test_each_of_many_conversations_with_one_opening_goes_on_from_its_own_turn()
 
 
 def test_a_repeated_message_is_read_once():
-    known = {}
+    known = Known().message
     messages = [user("one"), {"role": "assistant", "content": [{"type": "text", "text": "two"}]}]
     first = _view(messages, 0, known).messages
     again = _view([*copy.deepcopy(messages), user("three")], 1, known).messages
@@ -320,8 +321,17 @@ def test_a_repeated_message_is_read_once():
     assert moved[1].key == first[0].key
 
 
+def test_messages_that_nothing_holds_are_forgotten():
+    known = Known()
+    kept = [known.message("messages[0]", user(f"kept {number}")) for number in range(10)]
+    for number in range(5_000):
+        known.message("messages[0]", user(f"gone {number}"))
+    assert len(known._held) < 1_100
+    assert [known.message("messages[0]", user(f"kept {number}")) for number in range(10)] == kept
+
+
 def test_markers_of_a_repeated_message_are_its_own():
-    known = {}
+    known = Known().message
     plain, marked = user("one"), {**user("one"), "cache_control": {"type": "ephemeral"}}
     longer = {**user("one"), "cache_control": {"type": "ephemeral", "ttl": "1h"}}
     found = [_view([message], row, known).messages[0] for row, message in enumerate((plain, marked, longer, plain))]
@@ -548,8 +558,8 @@ _MESSAGES = st.lists(
 )
 
 
-def _view(messages, row, known=None):
-    return view(Request("x", row, Messages(messages), "openai-chat", body={"messages": messages}), row, known)
+def _view(messages, row, message=Message):
+    return view(Request("x", row, Messages(messages), "openai-chat", body={"messages": messages}), row, message)
 
 
 @given(_MESSAGES, _MESSAGES)
@@ -639,7 +649,7 @@ def test_no_value_of_a_form_is_without_the_signs_of_the_form(text):
 
 def test_a_message_that_is_repeated_is_kept_as_json_once():
     said = [user("one"), assistant("two")]
-    earlier, later = (_view([dict(m) for m in said], row, None) for row in range(2))
+    earlier, later = (_view([dict(m) for m in said], row) for row in range(2))
     earlier.pack(earlier.tools, earlier.head, earlier.head_text)
     later.pack(later.tools, later.head, later.head_text, earlier.messages)
     assert [m.raw for m in later.messages] == said

@@ -469,3 +469,16 @@ def test_tools_that_some_turns_may_not_call_are_told_on_every_turn(tmp_path):
     _, rewritten = fixed(path, tmp_path / "out.jsonl", what_if=("PFX504",))
     assert {body["tool_choice"] for body in rewritten} == {"auto"}
     assert all(body["tools"] for body in rewritten)
+
+
+def test_a_text_that_taught_nothing_is_compared_once(monkeypatch):
+    rules = "Answer in a friendly tone, and cite the manual. " * 4
+    templates = Templates(Wanted(frozenset({"clock", "date"}), end=None))
+    templates.learn([(f"Now: 2026-03-01 10:00:00\n{rules}", f"Now: 2026-03-01 10:07:31\n{rules}")])
+    learnt = []
+    learn = Template.learn
+    monkeypatch.setattr(Template, "learn", lambda self, *args: learnt.append(args[0]) or learn(self, *args))
+    other = f"(stated below)\n{rules}"
+    assert [templates.fill(other) for _ in range(4)] == [None] * 4
+    assert learnt == [other]
+    assert templates.fill(f"Now: 2026-03-02 09:10:11\n{rules}") is not None

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from weakref import WeakValueDictionary
 
 from prefixlint import redact
 from prefixlint.families import Grouper
@@ -19,9 +18,10 @@ from prefixlint.logfindings import LogFinding, Sighting, as_json
 from prefixlint.logrules import _heads, _history, _settings, _single, _spans, _values
 from prefixlint.logrules._causes import Causes
 from prefixlint.logrules._hits import At, Hit
+from prefixlint.logrules._known import Known
 from prefixlint.logrules._pieces import shown
 from prefixlint.logrules._tracks import MEMORY, Match, Tracks
-from prefixlint.logrules._view import Known, View, view
+from prefixlint.logrules._view import View, view
 from prefixlint.model import Request, Skip
 from prefixlint.redact import Redactor
 
@@ -99,7 +99,7 @@ class Observer:
     _tracks: Tracks = field(init=False)
     _causes: Causes = field(default_factory=Causes)
     _grouper: Grouper = field(default_factory=Grouper)
-    _known: Known = field(default_factory=WeakValueDictionary)
+    _known: Known = field(default_factory=Known)
 
     def __post_init__(self) -> None:
         self._tracks = Tracks(self.memory)
@@ -112,7 +112,7 @@ class Observer:
 
     def _taken_apart(self, request: Request, row: int) -> View | None:
         """Give a request as the rules compare it; of its body only what they look at, since it may have to wait."""
-        here = view(request, row, self._known)
+        here = view(request, row, self._known.message)
         if here is not None and not here.marked:
             here.body = None
         return here

@@ -5,7 +5,7 @@ Everything behind this module sees one shape for all dialects; a text prompt is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice, zip_longest
@@ -39,9 +39,9 @@ class Message:
 
     __slots__ = ("__weakref__", "_json", "_raw", "_said", "key", "marked", "path", "weight")
 
-    def __init__(self, path: str, raw: Any, identity: _Identity | None = None) -> None:
+    def __init__(self, path: str, raw: Any, identity: Identity | None = None) -> None:
         self.path, self._raw = path, raw
-        self.key, self.marked, self.weight, self._json = identity or _identity(raw)
+        self.key, self.marked, self.weight, self._json = identity or identify(raw)
         self._said: Said | None = None
 
     @property
@@ -85,12 +85,13 @@ class Message:
         return self._said
 
 
-_Identity = tuple[int, bool, int, bytes | None]
+Identity = tuple[int, bool, int, bytes | None]
 """What a message is known by: its key, whether it is marked, its weight, and its JSON where that was written."""
 _PLAIN = frozenset({str})
 
 
-def _identity(raw: Any) -> _Identity:
+def identify(raw: Any) -> Identity:
+    """Say what a message as logged is known by."""
     key = _plain_key(raw)
     if key is not None:
         return key, False, sum(map(len, raw.values())), None
@@ -108,6 +109,8 @@ def _identity(raw: Any) -> _Identity:
 
 def _plain_key(raw: Any) -> int | None:
     """Give the key of a message that is texts by name, which most are: faster than to write it as JSON."""
+    if type(raw) is dict and len(raw) == 2 and type(raw.get("role")) is str is type(raw.get("content")):  # most of all
+        return hash((*raw, *raw.values()))
     if type(raw) is dict and MARKERS.isdisjoint(raw) and _PLAIN.issuperset(map(type, raw.values())):
         return hash((*raw, *raw.values()))
     return None
@@ -239,12 +242,11 @@ def tool_name(tool: Any) -> str:
     return str(tool.get("type", ""))
 
 
-Known = MutableMapping[tuple[int, str], Message]
-"""Messages by key and path: those that a request repeats are taken from here."""
+def view(request: Request, row: int, message: Callable[[str, Any], Message] = Message) -> View | None:
+    """Take a request apart; None where its log holds no text to compare.
 
-
-def view(request: Request, row: int, known: Known | None = None) -> View | None:
-    """Take a request apart; None where its log holds no text to compare."""
+    `message` gives the message of a path and of what was logged there.
+    """
     content, body = request.content, request.body
     if isinstance(content, Text):
         return _of_text(request, row, content, body)
@@ -264,10 +266,7 @@ def view(request: Request, row: int, known: Known | None = None) -> View | None:
             break
         head += _texts(f"{path}[{first}].content", item.get("content"))
         first += 1
-    made = [
-        Message(_at(path, index), item) if known is None else _known(known, _at(path, index), item)
-        for index, item in enumerate(islice(items, first, None), first)
-    ]
+    made = [message(_at(path, index), item) for index, item in enumerate(islice(items, first, None), first)]
     return _made(request, row, body, tools=tools or (), tools_path=tools_path, head=tuple(head), messages=tuple(made))
 
 
@@ -275,17 +274,6 @@ def view(request: Request, row: int, known: Known | None = None) -> View | None:
 def _at(name: str, index: int) -> str:
     """Give the path of an element of a list: the same string for all requests."""
     return f"{name}[{index}]"
-
-
-def _known(known: Known, path: str, raw: Any) -> Message:
-    identity = _identity(raw)
-    key, marked, _, _ = identity
-    if marked:
-        return Message(path, raw, identity)  # the markers of a repeated message may be other ones
-    message = known.get((key, path))
-    if message is None:
-        message = known[key, path] = Message(path, raw, identity)
-    return message
 
 
 def _is_body(body: Any) -> bool:

@@ -19,6 +19,7 @@ _LABEL = 40  # characters before a value, in its line, that say what it is
 _JOIN = 4  # characters; shorter text between two values is found anywhere
 _MOST = 64  # differences of two texts that are learnt from
 _LINES = 6  # times a value's length that its line may have to be moved as a whole
+_VAIN = 64  # texts that are remembered as they taught nothing
 _ALIKE = 0.2  # of a text that must be the same for it to be of one template
 
 
@@ -152,6 +153,8 @@ class Templates:
 
     wanted: Wanted
     found: list[Template] = field(default_factory=list)
+    _vain: set[str] = field(default_factory=set)
+    """Texts of which the first template that is like them, as it is now, can neither be filled nor learn."""
 
     def learn(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Learn from pairs of an earlier and a later text."""
@@ -172,10 +175,19 @@ class Templates:
             if filled is not None:
                 if number:
                     self.found.insert(0, self.found.pop(number))
+                    self._vain.clear()
                 return template, filled
-        for template in self.found:
-            if template.is_alike(text):
-                template.learn(text, self.wanted)
-                filled = template.fill(text)
-                return None if filled is None else (template, filled)
-        return None
+        if text in self._vain:
+            return None
+        alike = next((one for one in self.found if one.is_alike(text)), None)
+        return None if alike is None else self._taught(alike, text)
+
+    def _taught(self, template: Template, text: str) -> tuple[Template, Filled] | None:
+        known = list(template.gaps)
+        template.learn(text, self.wanted)
+        filled = template.fill(text)
+        if template.gaps != known or len(self._vain) >= _VAIN:
+            self._vain.clear()
+        elif filled is None:
+            self._vain.add(text)
+        return None if filled is None else (template, filled)
