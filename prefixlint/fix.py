@@ -6,15 +6,15 @@ nothing. Edits are insertions and replacements of byte ranges, so every other by
 
 from __future__ import annotations
 
-import ast
 import difflib
 import re
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from prefixlint import pysyntax
 from prefixlint.findings import Applicability, Edit, Finding, Fix
+from prefixlint.pysyntax import NotPythonError
 
 Recheck = Callable[[Mapping[str, bytes]], Iterable[Finding]]
 
@@ -44,10 +44,8 @@ _AWAITED = re.compile(rb"\bawait\s+sorted\(")
 
 def _parses(data: bytes) -> bool:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(data)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        pysyntax.parse(data)
+    except NotPythonError:
         return False
     return True
 

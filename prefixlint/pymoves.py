@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 
-from prefixlint import volatility
+from prefixlint import pysyntax, volatility
+from prefixlint.pysyntax import NotPythonError
 from prefixlint.sources import _literals
 
 Change = tuple[int, int, str]
@@ -97,10 +97,8 @@ def _indent(line: bytes) -> int:
 
 def _parsed(data: bytes) -> ast.Module | None:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(data)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return pysyntax.parse(data)
+    except NotPythonError:
         return None
 
 

@@ -168,3 +168,19 @@ def test_any_text_is_mapped_back_to_its_bytes(text, ascii_only):
         stop = next(i for i in range(start + 1, len(own) + 1) if i == len(own) or own[i] & 0xC0 != 0x80)
         there = data[joined.start(start) : joined.end(stop)].decode()
         assert json.loads(f'"{there}"') == own[start:stop].decode()
+
+
+def test_half_a_character_in_a_string_hides_no_finding(check):
+    bad = code(f'import uuid\nicon = "\udd04"\nSYSTEM_PROMPT = f"You are {{uuid.uuid4()}}{REST}"\n')
+    found, status = check(book(bad))
+    assert status == 1
+    assert not found["errors"]
+    (finding,) = found["findings"]
+    assert (finding["excerpt"], finding["cell"]) == ("{uuid.uuid4()}", {"number": 1, "line": 3})
+
+
+def test_a_cell_may_be_of_a_newer_python(check):
+    bad = code(f'import uuid\ntype Row = dict\nSYSTEM_PROMPT = f"You are {{a["n"]}}{{uuid.uuid4()}}{REST}"\n')
+    found, _ = check(book(bad))
+    assert not found["errors"]
+    assert "{uuid.uuid4()}" in [finding["excerpt"] for finding in found["findings"]]

@@ -72,6 +72,7 @@ def run(*arguments):
 
 def scrubbed(text, folder):
     text = text.replace(os.path.realpath(folder), "<root>").replace(str(folder), "<root>")
+    text = re.sub(r"not valid Python 3\.\d+", "not valid Python 3", text)
     return re.sub(rf'("(?:semanticV|v)ersion": ?)"{re.escape(prefixlint.__version__)}"', r'\1"<version>"', text)
 
 

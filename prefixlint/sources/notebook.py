@@ -7,16 +7,16 @@ diagnostic.
 
 from __future__ import annotations
 
-import ast
 import json
 import json.scanner
 import re
-import warnings
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
+from prefixlint import pysyntax
+from prefixlint.pysyntax import NotPythonError
 from prefixlint.sources import Diagnostic, SourceFile, Summary, _texts, python
 from prefixlint.textmap import offset
 from prefixlint.values import Lit
@@ -27,6 +27,7 @@ FORMAT = 4
 """The nbformat that is read; the one before it (2015) kept its cells elsewhere."""
 
 _ROLE_KEY = rb"role\""
+_HALF = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 _CELL_MAGIC = re.compile(r"\s*%%(?!time\b|timeit\b|capture\b|prun\b)")
 _MAGIC = re.compile(r"^([ \t]*)[%!?](?=.)", re.MULTILINE)
 _ASSIGNED = re.compile(r"^([ \t]*[\w, \t]+=[ \t]*)[%!][ -~]", re.MULTILINE)
@@ -149,21 +150,22 @@ def _cell(number: int, cell: Any, python_kernel: bool, whole: Lit) -> _Cell:
     return _Cell(number, python_kernel and isinstance(cell, dict) and cell.get("cell_type") == "code", sources)
 
 
-def _code(source: str) -> str | SyntaxError:
+def _encoded(text: str) -> bytes:
+    """Encode as UTF-8; of half a character, which JSON may hold and Python may not, only the length is kept."""
+    return _HALF.sub(b"???", text.encode("utf-8", "surrogatepass"))
+
+
+def _code(source: str) -> str | NotPythonError:
     """Give a cell as Python of the same length in bytes, or why it is none."""
     if _CELL_MAGIC.match(source):
         return " " * len(source.encode("utf-8", "surrogatepass"))
     plain = _MAGIC.sub(r"\1#", _ASKED.sub(r"\1#", _ASSIGNED.sub(r"\g<1>0#", source)))
-    failure: SyntaxError | None = None
+    failure: NotPythonError | None = None
     for text in dict.fromkeys((source, plain)):
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                ast.parse(text)
-        except SyntaxError as error:
+            pysyntax.parse(_encoded(text))
+        except NotPythonError as error:
             failure = error
-        except (ValueError, RecursionError, MemoryError) as error:
-            failure = SyntaxError(str(error) or "nested too deeply")
         else:
             return text
     assert failure is not None
@@ -186,16 +188,15 @@ class _Joined:
     def add(self, cell: _Cell, file: SourceFile) -> Diagnostic | None:
         """Add a cell; a cell that is not Python is left out and told."""
         code = _code("".join(text for text, _, _ in cell.sources))
-        if isinstance(code, SyntaxError):
+        if isinstance(code, NotPythonError):
             line = file.data.count(b"\n", 0, cell.sources[0][1]) + 1
-            where = f"cell {cell.number}, line {code.lineno or 1}"
-            return Diagnostic(file.path, line, "syntax-error", f"{where}: not valid Python 3: {code.msg}")
+            return Diagnostic(file.path, line, code.slug, f"cell {cell.number}, line {code.line or 1}: {code}")
         at = len(self.data)
         for text, start, stop in cell.sources:
             raw = file.data[start:stop].decode("utf-8", "surrogatepass")
             self._map(raw, at, start)
             at += len(text.encode("utf-8", "surrogatepass"))
-        self.data += code.encode("utf-8", "surrogatepass") + b"\n"
+        self.data += _encoded(code) + b"\n"
         return None
 
     def _map(self, raw: str, own: int, there: int) -> None:

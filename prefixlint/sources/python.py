@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 
+from prefixlint import pysyntax
+from prefixlint.pysyntax import NotPythonError
 from prefixlint.sources import Diagnostic, SourceFile, Summary, _pyflow, _pysinks
 from prefixlint.sources._pyscope import Module, Scope
 
@@ -56,13 +57,9 @@ def summarize(file: SourceFile) -> Summary:
         line = data.count(b"\n", 0, data.index(b"\0")) + 1
         return _failed(file, line, "not-text", "holds NUL bytes: not Python, or UTF-16; save it as UTF-8")
     try:
-        tree = _parse(data)
-    except SyntaxError as error:
-        return _failed(file, error.lineno or 1, "syntax-error", f"not valid Python 3: {error.msg}")
-    except (ValueError, UnicodeDecodeError, LookupError) as error:
-        return _failed(file, 0, "unreadable", f"cannot be read as Python: {error}")
-    except (RecursionError, MemoryError):
-        return _failed(file, 0, "too-deep", "nested too deeply to be read")
+        tree = pysyntax.parse(data)
+    except NotPythonError as error:
+        return _failed(file, error.line, error.slug, str(error))
     stem = file.name.rsplit(".", 1)[0]
     prompt_file = bool(_PROMPT_PATH.search(file.path))
     module = Module(file.data, _line_starts(data, shift), _package(file.path), stem, prompt_file, file.declared)
@@ -82,13 +79,6 @@ def summarize(file: SourceFile) -> Summary:
         renders=tuple(module.renders),
         comments=_comments(data, shift),
     )
-
-
-def _parse(data: bytes) -> ast.Module:
-    """Parse as UTF-8, or as the encoding that the file declares; columns are then those of its UTF-8 form."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return ast.parse(data)
 
 
 def _failed(file: SourceFile, line: int, slug: str, message: str) -> Summary:
