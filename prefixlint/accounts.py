@@ -39,7 +39,8 @@ class Material:
     """What the stages before have found out. `rows` are the replayed requests in order, `order` all of them.
 
     `redactor` masks what is shown. `again` reads single requests of the log once more; `on_account` is handed the
-    account before it is summed up.
+    account before it is summed up. `forgets` says, where findings are on lost reasoning, that the chat template leaves
+    it out from the next user message on.
     """
 
     table: Table
@@ -60,6 +61,7 @@ class Material:
     redactor: Redactor
     on_account: Callable[[Material, Account], None] | None = None
     findings: Sequence[LogFinding] = ()
+    forgets: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ def account(material: Material) -> Account:
     engines = {n: limited[n] if n in limited else simulate.scaled(s, factors) for n, s in replay.engines.items()}
     first = next(iter(engines.values()))
     of_blocks = replay.distinct_blocks is not None
-    pairs = causecost.pairs(material.findings)
+    pairs = causecost.pairs(material.findings, forgets=material.forgets)
     partners = [NO_OWNER] * material.rows.size if of_blocks else _partners(material, pairs)
     partings = [None] * material.rows.size if of_blocks else _partings(material, partners, pairs)
     if of_blocks:

@@ -63,10 +63,11 @@ class Pair:
     apart: bool
 
 
-def pairs(findings: Sequence[LogFinding]) -> dict[int, Pair]:
+def pairs(findings: Sequence[LogFinding], *, forgets: bool = False) -> dict[int, Pair]:
     """Give the pair of each request whose shared prefix ends at one of the findings, by its row.
 
-    `Pair.finding` is the number of the finding. Each request has at most one.
+    `Pair.finding` is the number of the finding. Each request has at most one. `forgets` says that the chat template
+    leaves out thoughts from the next user message on: then no cause has to do with it.
     """
     found: dict[int, tuple[Sighting, int]] = {}
     behind: dict[int, dict[int, str]] = {}
@@ -79,18 +80,21 @@ def pairs(findings: Sequence[LogFinding]) -> dict[int, Pair]:
             else:
                 behind.setdefault(sighting.row, {})[number] = sighting.lead
     return {
-        row: _pair(findings, first, number, behind.get(row, {}))
+        row: _pair(findings, first, number, behind.get(row, {}), kept=not (forgets and first.asked))
         for row, (first, number) in found.items()
         if first.partner is not None
     }
 
 
-def _pair(findings: Sequence[LogFinding], first: Sighting, number: int, behind: Mapping[int, str]) -> Pair:
+def _pair(
+    findings: Sequence[LogFinding], first: Sighting, number: int, behind: Mapping[int, str], *, kept: bool
+) -> Pair:
+    """Make a pair. `kept`: thoughts of the turn before would be in the later prompt, were they sent again."""
     assert first.partner is not None
     others = [findings[n] for n in behind]
     return Pair(
         first.partner,
-        _difference(findings[number], first, others),
+        _difference(findings[number], first, others, kept=kept),
         number,
         turn=first.turn,
         leads={number: first.lead, **behind} if behind else {},
@@ -98,7 +102,7 @@ def _pair(findings: Sequence[LogFinding], first: Sighting, number: int, behind: 
     )
 
 
-def _difference(finding: LogFinding, sighting: Sighting, behind: Sequence[LogFinding]) -> Difference:
+def _difference(finding: LogFinding, sighting: Sighting, behind: Sequence[LogFinding], *, kept: bool) -> Difference:
     """Say what parts a request from its partner: at the first difference, and by the causes that stand behind it."""
     sibling = not sighting.turn
     every = [finding, *behind]
@@ -108,7 +112,7 @@ def _difference(finding: LogFinding, sighting: Sighting, behind: Sequence[LogFin
         opening=sighting.opening if sibling and sighting.tail is None else sighting.opening or None,
         tail=sighting.tail if sibling else None,
         turn=sighting.turn,
-        thoughts=any(one.rule.code == "PFX403" or one.kind in _GONE for one in every),
+        thoughts=any((kept and one.rule.code == "PFX403") or one.kind in _GONE for one in every),
         replaced=all((one.rule.code, one.kind) in _REPLACED for one in every),
     )
 

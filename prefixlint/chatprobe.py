@@ -27,6 +27,7 @@ _SYSTEM, _ASK, _MORE = "Weigh parcels only.", "Kelp crate?", "Second crate?"
 _ANSWER, _THOUGHT, _RESULT = "Juniper answer.", "Musing about crates.", "Scales say nine."
 _ARGUMENTS = '{"box":"kelp","tags":["a","b"]}'
 _PADDED = " \nJuniper answer. \n"
+_HEADS: tuple[list[Json], ...] = ([{"role": "system", "content": _SYSTEM}], [])
 _TOOL: Json = {
     "type": "function",
     "function": {
@@ -106,22 +107,36 @@ class _Probe:
         return found
 
 
+def forgets(sources: Iterable[str], tokens: Mapping[str, str] = _NOTHING) -> bool:
+    """Tell whether a chat template of a model leaves out the reasoning of a turn from the next user message on.
+
+    That is reasoning in a field of its own. Raises TemplateError if one does not compile.
+    """
+    probes = (_probing(source, tokens) for source in sources)
+    return any(probe is not None and any(_reasoning(probe, inline=False)) for probe in probes)
+
+
+def _probing(source: str, tokens: Mapping[str, str]) -> _Probe | None:
+    """Give a probe of a template, with a system text where the template takes one; None where it refuses all."""
+    probe = _Probe(Traced(source), {"bos_token": "<s>", "eos_token": "</s>", **tokens})
+    for head in _HEADS:
+        probe.head = head
+        if probe.traced.render(probe.variables([_user(_ASK)], opener=True)) is not None:
+            return probe
+    return None
+
+
 def observe(source: str, tokens: Mapping[str, str] = _NOTHING) -> tuple[Observation, ...]:
     """Give what a chat template does that costs cache hits, in the order of its source.
 
     `tokens` are its special tokens (`bos_token`, …) as far as they are known.
     Raises TemplateError if the template does not compile; one that refuses every conversation shows nothing.
     """
-    probe = _Probe(Traced(source), {"bos_token": "<s>", "eos_token": "</s>", **tokens})
-    heads: tuple[list[Json], ...] = ([{"role": "system", "content": _SYSTEM}], [])
-    for head in heads:
-        probe.head = head
-        if probe.traced.render(probe.variables([_user(_ASK)], opener=True)) is not None:
-            break
-    else:
+    probe = _probing(source, tokens)
+    if probe is None:
         return ()
     found = [
-        *_clock(probe, heads),
+        *_clock(probe, _HEADS),
         *_reasoning(probe),
         *_opener(probe),
         *_tools(probe),
@@ -179,25 +194,27 @@ def _clocked(probe: _Probe, written: Place, period: str) -> Observation:
     return Observation("clock", call.start(), call.end(), message, period, related)
 
 
-def _thinking_turns() -> Iterator[tuple[str, list[Json]]]:
+def _thinking_turns(*, inline: bool = True) -> Iterator[tuple[str, list[Json]]]:
     """Give turns with reasoning, as templates take it: in a field or in the text, before a call or before a result."""
     fields = {"reasoning_content": _THOUGHT, "thinking": _THOUGHT, "reasoning": _THOUGHT}
-    inline = f"<think>\n{_THOUGHT}\n</think>\n\n{_ANSWER}"
-    for text, more in ((_ANSWER, fields), (inline, {})):
+    ways: list[tuple[str, dict[str, str]]] = [(_ANSWER, fields)]
+    if inline:
+        ways.append((f"<think>\n{_THOUGHT}\n</think>\n\n{_ANSWER}", {}))
+    for text, more in ways:
         for arguments in ({"box": "kelp"}, _ARGUMENTS):
             yield "a tool call", _calling(text, arguments, **more)
         yield (
             "a tool result",
             [_assistant(text, **more), {"role": "tool", "content": _RESULT, "tool_call_id": "call00001"}],
         )
-    for text, more in ((_ANSWER, fields), (inline, {})):
+    for text, more in ways:
         yield "", [_assistant(text, **more)]
 
 
-def _reasoning(probe: _Probe) -> Iterator[Observation]:
+def _reasoning(probe: _Probe, *, inline: bool = True) -> Iterator[Observation]:
     """Render a turn with reasoning before and after a later user message."""
     in_loop = False
-    for after, turns in _thinking_turns():
+    for after, turns in _thinking_turns(inline=inline):
         if not after and in_loop:
             return  # what stands in the loop of tools decides: a request does not end with an answer
         for tools in (False, True):

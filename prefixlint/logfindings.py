@@ -50,7 +50,8 @@ class Sighting:
 
     `opening` is the beginning of the later one's first message where nothing in the messages differs for a cause: up to
     it siblings may share their text. Where siblings have no messages, `tail` are the characters that they share behind
-    the place. `lead` is the text before the place, where the request shows other causes as well.
+    the place. `lead` is the text before the place, where the request shows other causes as well. `asked` says
+    of a turn that lacks thoughts of the one before, which were in a field of their own, that a user has spoken since.
     """
 
     row: int
@@ -62,6 +63,7 @@ class Sighting:
     opening: str = ""
     tail: int | None = None
     lead: str = ""
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

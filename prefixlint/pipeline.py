@@ -14,6 +14,7 @@ import numpy as np
 from prefixlint import (
     accounts,
     bounded,
+    chatprobe,
     counting,
     deviations,
     engines,
@@ -358,6 +359,8 @@ def _material(
         redactor=redactor,
         on_account=watch.on_account,
         findings=findings,
+        forgets=any(finding.rule.code == "PFX403" for finding in findings)
+        and chatprobe.forgets(run.files.templates.values(), run.files.special_tokens),
     )
 
 

@@ -872,3 +872,17 @@ case(
         tools=lambda t: [one for name in ["a1", "b2", "c3"][: t + 1] for one in _stated(name, t)],
     ),
 )
+
+
+def _thinking(turn):
+    """Give a turn of which only the newest answer has its thought, and older ones only their first sentence."""
+    said = [assistant(f"Fare {'abc'[n]} is {n} crowns. It covers a seat on deck {n}.") for n in range(turn)]
+    if said:
+        said[-1]["content"] = f"<think>\nDeck {turn}, then.\n</think>\n\n{said[-1]['content']}"
+    for message in said[:-1]:
+        message["content"] = message["content"].split(". ")[0]
+    asked = [user(f"what is fare {'abc'[n]}?") for n in range(turn + 1)]
+    return [m for pair in zip(asked, said, strict=False) for m in pair] + asked[-1:]
+
+
+case("thoughts gone and answers cut", "PFX401 PFX403", [{"messages": [system(RULES), *_thinking(t)]} for t in range(3)])

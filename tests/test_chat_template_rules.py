@@ -120,6 +120,18 @@ def test_reasoning_in_the_text_and_in_its_field():
     assert ("reasoning", "") in kinds(inline)
 
 
+@pytest.mark.parametrize(("condition", "forgets"), [("loop.index0 > ns.last", True), ("true", False)])
+def test_what_forgets_the_thoughts_of_a_turn_when_the_user_speaks(condition, forgets):
+    text = (
+        "{% set ns = namespace(last=0) %}{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}"
+        "{% endif %}{% endfor %}{% for m in messages %}<|{{ m.role }}|>{% if m.reasoning_content and "
+        + condition
+        + " %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}<|end|>{% endfor %}"
+    )
+    assert chatprobe.forgets([text]) is forgets
+    assert not chatprobe.forgets([LOOP])
+
+
 def test_an_argument_that_keeps_reasoning_is_named():
     text = (
         "{% set ns = namespace(last=0) %}{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}"

@@ -95,6 +95,7 @@ class Causes:
         ordered = sorted(hits, key=lambda hit: hit.rank)
         known: set[tuple[Any, ...]] = set()
         first = None if earlier is None else _first(ordered, earlier, later)
+        asked = earlier is not None and any(hit.code == "PFX403" for hit in ordered) and _is_asked(earlier, later)
         for hit in ordered:
             key = self._key(hit)
             if key in known:
@@ -114,7 +115,15 @@ class Causes:
             behind = _behind(later, ordered) if ends else None
             lead = _lead(hit, later) if earlier is not None and len(ordered) > 1 else ""
             cause.sightings.add(
-                row, partner, first=ends, turn=hit.same, path=place.path, char=place.char, behind=behind, lead=lead
+                row,
+                partner,
+                first=ends,
+                turn=hit.same,
+                path=place.path,
+                char=place.char,
+                behind=behind,
+                lead=lead,
+                asked=asked,
             )
             if first is not None and not ends:
                 cause.behind[self._key(first)] += 1
@@ -193,6 +202,12 @@ def _first(ordered: Sequence[Hit], earlier: View, later: View) -> Hit | None:
     able = [hit for hit in ordered if hit.code != "PFX502"]
     apart = earlier.namespace != later.namespace or earlier.model != later.model
     return next((hit for hit in able if apart or hit.code not in _SETTINGS), next(iter(able), None))
+
+
+def _is_asked(earlier: View, later: View) -> bool:
+    """Tell whether a user has spoken since a turn whose messages have thoughts in a field of their own."""
+    spoken = any(m.said.role == "user" and m.said.text for m in later.messages[len(earlier.messages) :])
+    return spoken and any(m.said.reasoning for m in earlier.messages)
 
 
 def _behind(view: View, hits: Sequence[Hit]) -> str | int | None:

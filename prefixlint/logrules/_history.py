@@ -21,6 +21,8 @@ _CLEARED = re.compile(r"clear|remov|omit|elid|trunc|compact|prun|redact|expired|
 _CUT = re.compile(r"(?:\[?(?:\.\.\.|…)\s*\[?truncated\]?|\[truncated\]|<truncated[^>]*>)\s*\Z", re.IGNORECASE)
 _THINK = re.compile(r"<(?:think|thinking|reasoning|thought)\b|</think", re.IGNORECASE)
 
+_THOUGHT = re.compile(r"<(think|thinking|reasoning|thought)\b[^<>]*>.*?</\1\s*>\s*", re.IGNORECASE | re.DOTALL)
+
 
 @dataclass(frozen=True, slots=True)
 class Compared:
@@ -322,6 +324,11 @@ def _text(earlier: View, later: View, i: int, one: str, two: str) -> Iterator[_C
     block = _block_gone(one, two) if two.strip() else one
     if block is not None and role == "assistant" and _THINK.search(block):
         yield "PFX403", "reasoning", (), "the reasoning in an assistant message is left out", block, "", 3
+        return
+    thought = _THOUGHT.search(one) if role == "assistant" and two.strip() and not _THINK.search(two) else None
+    if thought is not None:
+        yield "PFX403", "reasoning", (), "the reasoning in an assistant message is left out", thought[0], "", 3
+        yield from _text(earlier, later, i, one[: thought.start()] + one[thought.end() :], two)
         return
     if block is not None and two.strip() and role in ("user", "system", "tool"):
         found = _block_moved(earlier, later, i, block)

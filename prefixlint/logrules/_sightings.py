@@ -11,7 +11,7 @@ from prefixlint.logfindings import Sighting
 
 T = TypeVar("T")
 
-_FIRST, _TURN = 1, 2
+_FIRST, _TURN, _ASKED = 1, 2, 4
 _ALONE = -1
 
 
@@ -69,11 +69,12 @@ class Sightings(Sequence[Sighting]):
         char: int,
         behind: str | int | None = None,
         lead: str = "",
+        asked: bool = False,
     ) -> None:
         """Take in one request. `behind` is the sighting's opening, or its tail."""
         self.rows.append(row)
         self.partners.append(_ALONE if partner is None else partner)
-        self._flags.append(_FIRST * first | _TURN * turn)
+        self._flags.append(_FIRST * first | _TURN * turn | _ASKED * asked)
         self._paths.append(path)
         self._openings.append(behind)
         self._leads.append(lead)
@@ -104,4 +105,5 @@ class Sightings(Sequence[Sighting]):
             opening=behind if isinstance(behind, str) else "",
             tail=behind if isinstance(behind, int) else None,
             lead=self._leads[index],
+            asked=bool(flags & _ASKED),
         )
