@@ -692,6 +692,15 @@ def test_what_is_changed_in_messages_that_a_window_keeps():
     assert [(hit.code, hit.at.path) for hit in found.hits[1:]] == [("PFX401", f"messages[{n}].content") for n in (2, 4)]
 
 
+def test_a_window_drops_all_results_of_the_calls_that_it_drops():
+    history = [user("plan the crossing"), assistant("", tool_calls=[call(f"c{n}") for n in range(4)])]
+    history += [tool(f"c{n}", f"pier {n} is open and the sea is calm") for n in range(4)]
+    later = [m for n in (7, 8, 9) for m in (assistant("", tool_calls=[call(f"c{n}")]), tool(f"c{n}", f"{n} boats"))]
+    turns = [history[1:] + later[:4], later]
+    found = _history.compare(*(_view([system(RULES), *turn], row) for row, turn in enumerate(turns)))
+    assert (found.relation, [hit.code for hit in found.hits]) == ("window", ["PFX402"])
+
+
 @pytest.mark.parametrize(
     ("asked", "fires"),
     [

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from itertools import takewhile
 from typing import Any
 
 from prefixlint.bodies import common_prefix
@@ -15,7 +16,7 @@ from prefixlint.logrules._hits import At, Hit, at, short
 from prefixlint.logrules._view import Call, Message, View, dumps
 from prefixlint.wording import many
 
-_WINDOW_SLACK = 2  # messages that a window may drop besides those that were added: results follow their calls
+_WINDOW_SLACK = 2  # messages that a window may drop besides those that were added, and results that follow their calls
 _LONG = 600  # messages; longer histories are aligned from the first difference on, this many
 _CLEARED = re.compile(r"clear|remov|omit|elid|trunc|compact|prun|redact|expired|\.\.\.|…|\[\d", re.IGNORECASE)
 _CUT = re.compile(r"(?:\[?(?:\.\.\.|…)\s*\[?truncated\]?|\[truncated\]|<truncated[^>]*>)\s*\Z", re.IGNORECASE)
@@ -68,7 +69,8 @@ def _moved(earlier: View, later: View, n: int, blocks: Sequence[Any]) -> Compare
     where = at(later_path(later, n), e[n].raw, l[n].raw if n < len(l) else None)
     rank = (2, n, where.char)
     if n <= 1 and dropped > put and put <= 1 and not _comes_again(e[n : n + first.a], l[n + first.b :], e[n + first.a]):
-        if dropped - put <= max(0, added) + _WINDOW_SLACK:
+        results = sum(1 for _ in takewhile(lambda m: m.said.results, reversed(e[n : n + first.a])))
+        if dropped - put - results <= max(0, added) + _WINDOW_SLACK:
             what = f"the history begins {many(dropped, 'message')} later than one turn before"
             before, after = _head_line(e[n]), _head_line(l[n])
             hit = Hit("PFX402", "window", rank, where, ("PFX402",), what, before, after, same=True, tail=1)
