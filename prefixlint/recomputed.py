@@ -25,6 +25,7 @@ _TRIVIAL = 4
 """Tokens; a piece this short is punctuation of the chat template, found in any two prompts."""
 _RUN = 16
 """Equal tokens in a row from which on two texts that differ hold the same passage."""
+_FORMS = 2  # times the size at which the same content may stand in another form, as indented JSON does
 _OPENS = 24  # tokens of a piece in which a message's beginning is looked for
 _NEXT = 3  # pieces behind the last common one in which the texts may still go on alike
 _TAIL = 8  # pieces at the end of a prompt, in which a template opens the answer
@@ -269,7 +270,7 @@ def _served(ours: _Text, theirs: _Text, prompt: int, difference: Difference) -> 
     new: Sequence[int] = range(pairing.ahead, len(ours.keys)) if difference.moved else ()
     changed = () if difference.rewritten else pairing.open
     if difference.rewritten:
-        yield from ((starts[i], ours.sizes[i]) for i in pairing.open)
+        yield from ((starts[i], size) for i, size in _in_another_form(ours, theirs, pairing))
     paired = min(len(changed), len(pairing.unused))
     passages = _Passages(theirs, pairing.unused)
     for number, index in enumerate([*changed, *new]):
@@ -334,6 +335,20 @@ def _paired(ours: _Text, theirs: _Text, where: range, stop: int, difference: Dif
         ahead=ahead,
         behind=behind,
     )
+
+
+def _in_another_form(ours: _Text, theirs: _Text, pairing: _Pairing) -> Iterator[tuple[int, int]]:
+    """Give the pieces that are the same content in another form, with how much of each: some texts grow by that.
+
+    Only so much can be that as the earlier prompt has in a form that is gone; what comes behind it is new.
+    """
+    left = _RUN + _FORMS * sum(theirs.sizes[i] for i in pairing.unused if i < pairing.behind)
+    for index in pairing.open:
+        size = min(ours.sizes[index], left)
+        if not size:
+            return
+        yield index, size
+        left -= size
 
 
 def _left(at: int, size: int, shared: int) -> int:

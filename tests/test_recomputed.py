@@ -204,3 +204,11 @@ def test_a_loss_is_never_more_than_what_was_computed(a, b, shared, rewritten, mo
 def test_what_is_appended_is_never_lost(a, b):
     if a:
         assert lost(a, [*a, *b]) == 0 or set(b) & set(a)
+
+
+def test_what_is_said_newly_ahead_of_words_that_come_again_was_not_rewritten():
+    closing = "so answer in few words and close with the name of the pier"
+    earlier = [f"piers b c a | {RULES}", "where is my train", closing]
+    later = [f"piers c a b | {RULES}", "where is my train", text("said", 300), closing]
+    known = len(" ".join([later[0], later[1], later[3]]).split())
+    assert known - 4 <= lost(earlier, later, REWRITTEN) <= known + 40
