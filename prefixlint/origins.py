@@ -188,9 +188,10 @@ class Judge:
             given = self.resolver.bound(site.call, caller, function).get(value.name)
             if given is not None:
                 held, inner = self.resolver.resolve(*given)
-                if entry and isinstance(held, Map):
-                    chosen = self.resolver.entry(held, inner, entry)
-                    verdicts.append(UNKNOWN if chosen is None else self._judge(*chosen))
+                maps = [bare(each) for each in (held.options if isinstance(held, Either) else (held,))]
+                if entry and all(isinstance(each, Map) for each in maps):
+                    chosen = [self.resolver.entry(each, inner, entry) for each in maps]
+                    verdicts += [UNKNOWN if each is None else self._judge(*each) for each in chosen]
                     continue
                 unread = not isinstance(held, Lit) and is_long_text(self.resolver, *given)
                 verdicts.append(UNKNOWN if unread else self._judge(*given))

@@ -84,11 +84,6 @@ PAIRS = {
         "messages = [*items[:-3], *messages[:-9], note(q), *messages[-9:]]\nreturn client.chat(messages=messages)",
         'return client.chat(messages=[{"role": "system", "content": RULES}, *messages[-9:]])',
     ),
-    "what a command printed, for the user and for the system": (
-        "PFX106",
-        'diff = subprocess.run(["git", "diff"]).stdout\nreturn client.chat(messages=[{"role": "user", "content": f"{diff} {LONG}"}])',
-        f'diff = subprocess.run(["git", "diff"]).stdout\nreturn client.chat(messages=[{{"role": "system", "content": f"{{diff}} {RULES * 6}"}}])',
-    ),
     "a message at the end of a conversation, and a whole conversation": (
         "PFX101",
         f'history.append({{"role": "user", "content": f"It is {{time.time()}}. {RULES}"}})',

@@ -211,13 +211,9 @@ def test_a_whole_prompt_that_is_drawn_has_nothing_behind_it():
     assert severities({"a.py": text}, "PFX108") == {"info"}
 
 
-@pytest.mark.parametrize(
-    ("rest", "word"),
-    [("", "info"), (f" {RULES} {RULES}", "info"), (f" {RULES}" * 5, "warning")],
-)
-def test_what_a_command_printed_for_a_session_costs_only_what_is_behind_it(rest, word):
-    text = f'import subprocess\ndef f():\n    out = subprocess.run(["git", "status"]).stdout\n    return [{{"role": "system", "content": f"Status: {{out}}{rest}"}}, {{"role": "user", "content": "Go."}}]\n'
-    assert severities({"a.py": text}, "PFX106") == {word}
+def test_what_a_command_printed_is_told_on_purpose():
+    text = f'import subprocess\ndef f():\n    out = subprocess.run(["git", "status"]).stdout\n    return [{{"role": "system", "content": f"Status: {{out}} {RULES * 6}"}}, {{"role": "user", "content": "Go."}}]\n'
+    assert severities({"a.py": text}, "PFX106") == {"info"}
 
 
 class TestTools:

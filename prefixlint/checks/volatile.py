@@ -36,8 +36,6 @@ NEWEST_FLOOR = 16
 """Static tokens that must follow a value inside the newest message: fewer are a phrase around it, not instructions."""
 SHARED_FLOOR = 24
 """Static tokens behind a place that make it a fault where no conversation is shown to follow."""
-SESSION_FLOOR = 128
-"""The same for facts of the machine, which stay for a session, and are often told at its start on purpose."""
 BLOCK_FLOOR = 16
 """The same where a value of the request's own follows: a block of vLLM, below which nothing is kept."""
 TEXT_FLOOR = 128
@@ -50,7 +48,7 @@ _EXAMPLES = word_set("example examples shot shots fewshot demo demos demonstrati
 """What is drawn to show a model how to answer, any of which would do."""
 _OF_A_PROCESS = frozenset(["order", "object"])
 """Kinds that each process has another one of, whenever it makes it."""
-_OF_A_SESSION = frozenset(["environment", "order", "selection", "counter", "random"])
+_OF_A_SESSION = frozenset(["order", "selection", "counter", "random"])
 """Kinds that a conversation often has one of: its id, the number of an agent, the persona that was drawn for it."""
 _LISTINGS = frozenset(["listdir", "scandir", "walk", "glob", "iglob", "rglob", "iterdir", "entry_points"])
 """Functions that give the files of a folder, or what is installed."""
@@ -166,30 +164,24 @@ def _is_telling(place: Place) -> bool:
     if place.role not in ("system", "developer") or place.repeated:
         return False
     if origin.kind == "clock":
-        owner = origin.label.rpartition(".")[0].removeprefix("self")
-        return (
-            _breaks_off(place)
-            and not owner
-            and (bool(words(origin.label) & _PRESENT) or _SAYS_NOW.search(place.lead) is not None)
-        )
+        if origin.label.rpartition(".")[0].removeprefix("self") or not _breaks_off(place, CONTENT_FLOOR):
+            return False
+        return bool(words(origin.label) & _PRESENT) or _SAYS_NOW.search(place.lead) is not None
     # a user's name at the end of a long text costs little: most of it is shared, and what follows is the user's own
-    ends = origin.kind == "identity" and place.behind < place.before
-    request = len(place.prompt.messages) > 1 and len(words(origin.label)) > 1
-    return request and origin.kind == "identity" and not ends and place.shared >= SHARED_FLOOR
+    head = len(place.prompt.messages) > 1 and place.behind >= place.before and place.shared >= SHARED_FLOOR
+    return origin.kind == "identity" and head and len(words(origin.label)) > 1
 
 
 def _costs(place: Place) -> bool:
     """Tell whether text that requests share, or a conversation, stands behind a value that is known to change.
 
     Facts that stay for as long as a process runs, and the order of a folder that nobody writes to, are the same in all
-    requests of a server. Outside system text only clocks count, and in a template fresh ids: what else changes there is
-    what the request is about, and behind a system text what happened in its course. What is made for a session costs
-    only what other sessions would share behind it.
+    requests of a server; what a command prints is told at the start of a session on purpose. Outside system text only
+    clocks count, and in a template fresh ids: what else changes there is what the request is about, and behind a system
+    text what happened in its course. What is made for a session costs only what other sessions would share behind it.
     """
     kind, origin = place.origin.kind, place.origin
-    if (kind == "environment" and origin.volatility.period <= Period.PROCESS) or _is_listing(place):
-        return False
-    if _is_somewhere(place):
+    if kind == "environment" or _is_listing(place) or _is_somewhere(place):
         return False
     if place.role not in HEAD:
         if place.role == "text" and not place.group.path.endswith(_CODE):
@@ -202,12 +194,10 @@ def _costs(place: Place) -> bool:
         return True
     if kind == "selection" and not _is_of_examples(place):
         return False
-    if kind in _OF_A_SESSION:
-        return _breaks_off(place, SESSION_FLOOR if kind == "environment" else SHARED_FLOOR)
-    return _breaks_off(place)
+    return _breaks_off(place, SHARED_FLOOR if kind in _OF_A_SESSION else CONTENT_FLOOR)
 
 
-def _breaks_off(place: Place, floor: int = CONTENT_FLOOR) -> bool:
+def _breaks_off(place: Place, floor: int) -> bool:
     """Tell whether requests share text behind a place, or a conversation follows it, with nothing of their own between.
 
     A time at the end of a system text that nothing is shown to follow may be where it costs least.
