@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import replace
 
 from prefixlint import placeholders, volatility
 from prefixlint.prompts import Origin, Period, Scope, Volatility
-from prefixlint.questions import is_direct, is_element, is_long_text, is_written_out, owner
+from prefixlint.questions import (
+    date_pattern,
+    has_default_text,
+    is_direct,
+    is_element,
+    is_long_text,
+    is_written_out,
+    owner,
+)
 from prefixlint.resolve import Frame, Resolver
 from prefixlint.sources import Function
 from prefixlint.values import (
@@ -84,8 +91,6 @@ _CALL = Volatility(Scope.REQUEST, Period.CALL)
 
 _TIME_OF_DAY = frozenset(["hour", "minute"])
 """What `.replace` sets where it leaves nothing of a clock but the day."""
-_GETATTR_DEFAULT = 2
-"""Which argument of `getattr` is the value of a missing attribute."""
 
 
 class Judge:
@@ -162,7 +167,8 @@ class Judge:
             if handed is not None:
                 # an order may be looked up or sorted on the way, an id made once for all requests of a conversation
                 return self._or_named(weakened(handed, "order", "random"), value, value.name, frame)
-        return named(value.name)
+        said = named(value.name)
+        return weakened(said, "identity") if has_default_text(value, frame) else said
 
     def _from_callers(self, value: Param, frame: Frame, entry: str = "") -> Verdict | None:
         """Give what the calls of a function hand over, or an entry of it; None where no call is known or understood."""
@@ -433,22 +439,11 @@ class Judge:
             return UNKNOWN
         verdict = self._origin(source, value, frame, f"{path}()")
         if source.kind == "clock" and path.rsplit(".", 1)[-1] in ("strftime", "strftime_now") and value.args:
-            return refined(verdict, "strftime", self._pattern(value.args[0], frame))
+            return refined(verdict, "strftime", date_pattern(self.resolver, value.args[0], frame))
         if source.kind in ("order", "selection") and not lists_files(path):
             given = self._arguments(value, frame)
             return union([verdict, without(given, "order") if source.kind == "selection" else given])
         return verdict
-
-    def _pattern(self, value: Value, frame: Frame) -> str | None:
-        """Give the format of a date: its text, the default of a setting, or what its name says it shows."""
-        held, _ = self.resolver.resolve(value, frame)
-        if isinstance(held, Call) and dotted(held.func) == "getattr" and len(held.args) > _GETATTR_DEFAULT:
-            held = held.args[_GETATTR_DEFAULT]
-        text = text_of(held)
-        if text is not None:
-            return text
-        words = set(re.split(r"[^a-z]+", (dotted(held) or "").lower()))
-        return "%Y-%m-%d" if "date" in words and not words & {"time", "datetime"} else None
 
     def _arguments(self, value: Call, frame: Frame) -> Verdict:
         """Judge what is handed over; which entries of a mapping that is spread are used is not known."""
@@ -467,7 +462,7 @@ class Judge:
         if func.name == "pop":
             base = without(base, "order")  # one element, as a rule the only one
         if func.name == "strftime" and value.args:
-            argument = self._pattern(value.args[0], frame)
+            argument = date_pattern(self.resolver, value.args[0], frame)
         flowing = Verdict(tuple(origin for origin in base.origins if origin.evidence == "flow"))
         if flowing.origins:
             given = {name for name, _ in value.kwargs}

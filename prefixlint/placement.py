@@ -95,7 +95,7 @@ class _Table:
         self._widest = _widest(segments, self._sizes)
         self._sums: dict[tuple[tuple[int, int], ...], list[float]] = {}
         self._ends = {segment.message: index + 1 for index, segment in enumerate(segments)}
-        self._moving = [index for index, segment in enumerate(segments) if moves(prompt, segment)]
+        self._moving = [index for index, segment in enumerate(segments) if _moves(prompt, segment)]
 
     def sums(self, index: int) -> list[float]:
         """Give the static tokens in front of each segment that stand beside the segment at `index`."""
@@ -231,11 +231,13 @@ def _masked(found: list[Place], segments: list[Segment]) -> list[Place]:
     return out
 
 
-def moves(prompt: Prompt, segment: Segment) -> bool:
+def _moves(prompt: Prompt, segment: Segment) -> bool:
     """Tell whether a segment is filled with what a request brings: its question, or what was found for it."""
     hole = segment.node
-    if not isinstance(hole, Hole):
+    if not isinstance(hole, Hole) or hole.constant:
         return False
+    if segment.role == "user" and (segment.repeated or not hole.origins):
+        return True
     kinds = {o.kind for o in hole.origins if o.volatility.period >= Period.CALL and not o.weak}
     named = all(o.evidence == "name" for o in hole.origins)
     return bool(kinds) and not (kinds == {"input"} and named and _is_lasting(prompt, segment.role, hole))

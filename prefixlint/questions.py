@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from prefixlint import volatility
 from prefixlint.resolve import Frame, Resolver
 from prefixlint.values import (
@@ -107,3 +109,26 @@ def is_long_text(resolver: Resolver, value: Value, frame: Frame) -> bool:
             resolver, held.func.base, inner
         )
     return isinstance(held, Lit) and len(held.text) > SHORT
+
+
+def has_default_text(value: Param, frame: Frame) -> bool:
+    """Tell whether a parameter has a text of its own where nobody gives one: `user_name="Me"` may suit all callers."""
+    function = frame.summary.functions.get(value.func)
+    default = dict(function.defaults).get(value.name) if function is not None else None
+    return bool(text_of(default))
+
+
+_GETATTR_DEFAULT = 2
+"""Which argument of `getattr` is the value of a missing attribute."""
+
+
+def date_pattern(resolver: Resolver, value: Value, frame: Frame) -> str | None:
+    """Give the format of a date: its text, the default of a setting, or what its name says it shows."""
+    held, _ = resolver.resolve(value, frame)
+    if isinstance(held, Call) and dotted(held.func) == "getattr" and len(held.args) > _GETATTR_DEFAULT:
+        held = held.args[_GETATTR_DEFAULT]
+    text = text_of(held)
+    if text is not None:
+        return text
+    words = set(re.split(r"[^a-z]+", (dotted(held) or "").lower()))
+    return "%Y-%m-%d" if "date" in words and not words & {"time", "datetime"} else None

@@ -257,3 +257,18 @@ def test_an_entry_of_a_mapping_is_not_what_another_entry_holds(read, key, word):
         "def run(q):\n    return build(collect(), q)\n"
     )
     assert levels({"a.py": text}, "PFX101") == word
+
+
+@pytest.mark.parametrize(
+    ("between", "word"),
+    [("", "warning"), ("{LANGUAGE} ", "warning"), ("{feed} ", "info"), ("{' '.join(str(e) for e in feed)} ", "info")],
+)
+def test_what_fills_a_message_of_the_user_is_the_request(between, word):
+    text = f'{NOW}LANGUAGE = "English"\ndef f(feed):\n    return client.chat(messages=[{{"role": "user", "content": f"Since {{datetime.now()}}: {between}{LONG}"}}])\n'
+    assert levels({"a.py": text}, "PFX101") == {word}
+
+
+@pytest.mark.parametrize(("default", "word"), [("", "warning"), ('="Me"', "info"), ("=None", "warning")])
+def test_a_name_that_suits_all_callers_is_nobodys(default, word):
+    text = f'def f(q, user_name{default}):\n    return [{{"role": "system", "content": f"For {{user_name}}. {RULES}"}}, {ASK}]\n'
+    assert levels({"a.py": text}, "PFX105") == {word}
