@@ -194,8 +194,9 @@ class Judge:
             given = self.resolver.bound(site.call, caller, function).get(value.name)
             if given is not None:
                 held, inner = self.resolver.resolve(*given)
-                maps = [bare(each) for each in (held.options if isinstance(held, Either) else (held,))]
-                if entry and all(isinstance(each, Map) for each in maps):
+                options = [bare(each) for each in (held.options if isinstance(held, Either) else (held,))]
+                maps = [each for each in options if isinstance(each, Map)]
+                if entry and len(maps) == len(options):
                     chosen = [self.resolver.entry(each, inner, entry) for each in maps]
                     verdicts += [UNKNOWN if each is None else self._judge(*each) for each in chosen]
                     continue
