@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prefixlint.errors import LogRefusedError, NoInputError
-from prefixlint.findings import At, Finding, Rule
+from prefixlint.findings import At, Finding, Rule, Severity
 from prefixlint.prompts import Span
+from prefixlint.reach import is_aside
 
 if TYPE_CHECKING:
     from prefixlint.logfindings import LogFinding, Where
@@ -79,12 +80,16 @@ def examine(path: Path, shown: str, rules: Mapping[str, Rule]) -> Iterator[Findi
 
 
 def as_finding(finding: LogFinding, path: str) -> Finding:
-    """Give a log's finding in the form of those in sources; its span is empty, since a log is not kept."""
+    """Give a log's finding in the form of those in sources; its span is empty, since a log is not kept.
+
+    In a folder that stands aside from what serves requests, a load of a benchmark for one, it is information.
+    """
+    folder = path[: path.rfind("/") + 1]
     return Finding(
         rule=finding.rule,
         message=finding.message,
         span=Span(path, 0, 0),
-        severity=finding.severity,
+        severity=Severity.INFO if is_aside(folder) else finding.severity,
         confidence=finding.confidence,
         tokens_at_risk=finding.tokens_at_risk,
         help=finding.rule.help,

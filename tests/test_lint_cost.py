@@ -46,7 +46,9 @@ def test_a_question_in_another_branch_cuts_nothing_off():
     assert levels({"a.py": f"{NOW}def f(q, question):\n{body}{ask}"}, "PFX101") == {"error"}
 
 
-@pytest.mark.parametrize(("name", "word"), [("examples", "error"), ("few_shots", "error"), ("words", "info")])
+@pytest.mark.parametrize(
+    ("name", "word"), [("examples", "error"), ("few_shots", "error"), ("sample_answer", "error"), ("words", "info")]
+)
 def test_examples_that_are_drawn_are_an_accident_anything_else_may_be_the_point(name, word):
     text = f'{NOW}def f(q, pool):\n    {name} = random.sample(pool, 4)\n    return [{{"role": "system", "content": f"{{{name}}} {RULES}"}}, {ASK}]\n'
     assert levels({"a.py": text}, "PFX108") == {word}

@@ -43,6 +43,14 @@ def test_a_cause_is_found_at_its_line(tmp_path):
     assert finding.values == ("09:10", "09:11")
 
 
+@pytest.mark.parametrize(
+    ("shown", "aside"), [("demo.jsonl", False), ("logs/test.jsonl", False), ("benchmarks/load/a.jsonl", True)]
+)
+def test_a_load_of_a_benchmark_serves_nobody(tmp_path, shown, aside):
+    (finding,) = logchecks.examine(write(tmp_path / "a.jsonl"), shown, RULES)
+    assert (finding.severity.word == "info") is aside
+
+
 def test_lines_that_cannot_be_read_are_said_and_the_rest_is_seen(tmp_path):
     path = write(tmp_path / "a.jsonl")
     path.write_text(path.read_text().replace("\n", "\n{broken\n", 1))

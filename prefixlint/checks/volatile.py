@@ -44,7 +44,9 @@ _CODE = (".py", ".pyw", ".ipynb")
 """Endings of files in which a text may be anything; a template is there to be sent."""
 _NEVER_ASKED = frozenset(["clock", "date", "age", "random"])
 """Kinds that no request is about."""
-_EXAMPLES = word_set("example examples shot shots fewshot demo demos demonstration demonstrations exemplar exemplars")
+_EXAMPLES = word_set(
+    "example examples sample samples shot shots fewshot demo demos demonstration demonstrations exemplar exemplars"
+)
 """What is drawn to show a model how to answer, any of which would do."""
 _OF_A_PROCESS = frozenset(["order", "object"])
 """Kinds that each process has another one of, whenever it makes it."""
@@ -209,7 +211,7 @@ def _breaks_off(place: Place, floor: int) -> bool:
 
 def _is_of_examples(place: Place) -> bool:
     """Tell whether examples are drawn: anything else that is drawn is often what the prompt is for."""
-    return any(words(name) & _EXAMPLES for name in (place.origin.label, *place.hole.names))
+    return any(words(name) & _EXAMPLES for name in place.hole.names)
 
 
 def _is_listing(place: Place) -> bool:
