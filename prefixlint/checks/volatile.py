@@ -211,7 +211,7 @@ def _breaks_off(place: Place, floor: int) -> bool:
 
 def _is_of_examples(place: Place) -> bool:
     """Tell whether examples are drawn: anything else that is drawn is often what the prompt is for."""
-    return any(words(name) & _EXAMPLES for name in place.hole.names)
+    return any(words(name) & _EXAMPLES for name in place.hole.names if not name.endswith("()"))
 
 
 def _is_listing(place: Place) -> bool:
