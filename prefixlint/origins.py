@@ -165,8 +165,7 @@ class Judge:
         if value.func and not value.func.endswith("<lambda>"):
             handed = self._from_callers(value, frame)
             if handed is not None:
-                # an order may be looked up or sorted on the way, an id made once for all requests of a conversation
-                return self._or_named(weakened(handed, "order", "random"), value, value.name, frame)
+                return self._or_named(handed, value, value.name, frame)
         said = named(value.name)
         return weakened(said, "identity") if has_default_text(value, frame) else said
 
@@ -184,7 +183,9 @@ class Judge:
                 self._callers[key] = self._handed_over(value, frame, function, entry)
             finally:
                 self._hops -= 1
-        return self._callers.get(key)
+        handed = self._callers.get(key)
+        # an order may be looked up or sorted on the way, an id made once for all requests of a conversation
+        return None if handed is None else weakened(handed, "order", "random")
 
     def _handed_over(self, value: Param, frame: Frame, function: Function, entry: str) -> Verdict | None:
         summary = frame.summary

@@ -243,6 +243,7 @@ def test_a_list_of_messages_that_nobody_gets_has_no_window(use, word):
         ("ConversationChain(llm=llm, memory=kept)", "error"),
         ("AgentExecutor(agent=llm, memory=kept)", "error"),
         ("keep(kept)", "info"),
+        ("ConversationChain(llm=llm, memory=ConversationBufferWindowMemory(k=2))", "info"),
     ],
 )
 def test_a_memory_that_keeps_the_last_turns_is_read_by_what_gets_it(use, word):
@@ -274,3 +275,35 @@ def test_what_fills_a_message_of_the_user_is_the_request(between, word):
 def test_a_name_that_suits_all_callers_is_nobodys(default, word):
     text = f'def f(q, user_name{default}):\n    return [{{"role": "system", "content": f"For {{user_name}}. {RULES}"}}, {ASK}]\n'
     assert levels({"a.py": text}, "PFX105") == {word}
+
+
+@pytest.mark.parametrize(
+    ("function", "word"), [("normalise", "error"), ("maybe_compress", "info"), ("truncate_history", "info")]
+)
+def test_a_conversation_that_was_cut_may_have_system_messages_of_its_own(function, word):
+    text = (
+        f"def {function}(msgs):\n"
+        '    first = "\\n".join(m["content"] for m in msgs if m["role"] == "system")\n'
+        '    return [{"role": "system", "content": first}] + [m for m in msgs if m["role"] != "system"]\n'
+    )
+    assert levels({"a.py": text}, "PFX407") == {word}
+
+
+@pytest.mark.parametrize(("kind", "word"), [("text", "warning"), ("output_text", "info")])
+def test_what_a_model_has_said_is_told_in_blocks(kind, word):
+    text = f'def f(m):\n    return {{"role": m["role"], "content": [{{"type": "{kind}", "text": m["content"]}}]}}\n'
+    assert levels({"a.py": text}, "PFX406") == {word}
+
+
+def test_a_set_in_an_entry_that_callers_write_out_is_a_hint_only():
+    text = (
+        f'def build(facts, q):\n    names = ", ".join(facts["names"])\n    return [{{"role": "system", "content": f"Of {{names}} speak. {RULES}"}}, {ASK}]\n'
+        "def run(q, names):\n    return build({'names': list(set(names))}, q)\n"
+    )
+    assert levels({"a.py": text}, "PFX301") == {"info"}
+
+
+@pytest.mark.parametrize(("sent", "word"), [('"messages": q', "error"), ('"name": "reader"', "info")])
+def test_tools_of_a_configuration_are_sent_to_nobody_yet(sent, word):
+    text = f'# messages\ndef f(q, names):\n    return {{"model": "m", {sent}, "tools": list(set(names))}}\n'
+    assert levels({"a.py": text}, "PFX304") == {word}

@@ -103,13 +103,14 @@ def _stays(node: Text | Hole | Include) -> bool:
 def _is_condensed(sink: Sink, parts: Iterable[Value]) -> bool:
     """Tell whether a list is what is left of a conversation that was summarised: it is cut once, not on each turn."""
     names = [sink.func, *(last_name(part) for value in parts for part in walk(value) if isinstance(part, _NAMED))]
-    return any(words(name) & _CONDENSED for name in names)
+    return any(words(name) & CONDENSED for name in names)
 
 
 _NAMED = (Name, Var, Param, Attr, Call)
-_CONDENSED = word_set(
+CONDENSED = word_set(
     "summary summaries summarize summarise summarized summarised compact compaction compacted compress compressed "
-    "condense condensed classify classifier classification intent router routing rewrite rephrase reformulate title"
+    "condense condensed truncate classify classifier classification intent router routing rewrite rephrase reformulate "
+    "title"
 )
 """Words of what is asked about a conversation, or made of it, beside the requests that go on with it."""
 _EXCHANGES = range(1, 5)
@@ -159,8 +160,9 @@ def _kept_last(context: Context) -> Iterator[Hit]:
                 yield Frame(summary).span(value), _MOVES, Severity.INFO
     for summary, sink, frame in sinks(context, "call"):
         if sink.name in WINDOWS and isinstance(sink.value, Call) and _keeps_last(sink.value):
-            aside = words(sink.func) & _CONDENSED or _is_handed_back(summary, sink)
-            aside = aside or (sink.name in _MEMORIES and not _is_given(context, summary, sink))
+            aside = words(sink.func) & CONDENSED or _is_handed_back(summary, sink)
+            if sink.name in _MEMORIES:
+                aside = aside or _is_short(sink.value) or not _is_given(context, summary, sink)
             yield frame.span(sink.value), _MOVES, Severity.INFO if aside else Severity.ERROR
 
 
@@ -173,6 +175,12 @@ def _is_handed_back(summary: Summary, sink: Sink) -> bool:
 
 
 _MEMORIES = WINDOWS - {"trim_messages"}
+
+
+def _is_short(memory: Call) -> bool:
+    """Tell whether a memory keeps two exchanges at most."""
+    kept = bare(dict(memory.kwargs).get("k", memory))
+    return isinstance(kept, Const) and isinstance(kept.value, int) and 2 * kept.value in _EXCHANGES
 
 
 def _is_given(context: Context, summary: Summary, memory: Sink) -> bool:

@@ -20,12 +20,13 @@ from prefixlint.checks._shapes import (
     report,
     sinks,
 )
-from prefixlint.checks._windows import windows
+from prefixlint.checks._windows import CONDENSED, windows
 from prefixlint.findings import Finding, Rule, Severity
 from prefixlint.link import HISTORY
 from prefixlint.prompts import Hole, Span, Text
 from prefixlint.resolve import Frame
 from prefixlint.sources import Summary
+from prefixlint.sources._pyscope import words
 from prefixlint.values import (
     Attr,
     Call,
@@ -253,7 +254,17 @@ def _shape_flip(context: Context) -> Iterator[Hit]:
         if not isinstance(role, Item) or isinstance(bare(role.base), Elem) or not isinstance(content, Seq):
             continue  # what is done to each message alike changes none of them later
         if _wraps_content(content):
-            yield frame.span(sink.value), _FLIPPED, _flips(summary)
+            yield frame.span(sink.value), _FLIPPED, Severity.INFO if _is_answer(content) else _flips(summary)
+
+
+def _is_answer(content: Seq) -> bool:
+    """Tell whether blocks hold what a model has said, for who asked."""
+    kinds = [
+        text_of(entries(held)["type"])
+        for item in content.items
+        if isinstance(held := bare(item), Map) and "type" in entries(held)
+    ]
+    return "output_text" in kinds
 
 
 _FLIPPED = "a message that was a string is sent as a list of blocks"
@@ -290,7 +301,9 @@ def _hoisted(context: Context) -> Iterator[Hit]:
             if isinstance(part, Map) and text_of(entries(part).get("role")) == "system" and len(loops) > 1:
                 inner = [loop for loop in walk(part) if keeps(loop, "system")]
                 if inner:
-                    yield frame.span(part), _HOISTED
+                    # what is left of a conversation that was cut may bring system messages of its own
+                    cut = words(sink.func) & CONDENSED
+                    yield frame.span(part), _HOISTED, Severity.INFO if cut else Severity.ERROR
 
 
 _HOISTED = "system messages from anywhere in the conversation are merged into the first"

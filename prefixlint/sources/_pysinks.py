@@ -184,7 +184,7 @@ def _keywords(pairs: tuple[tuple[str, Value], ...], scope: Scope, owner: str = "
         elif key in TOOL_KEYS:
             last = owner.rsplit(".", 1)[-1]
             made = last if last[:1].isupper() else owner  # a class says it, not its module
-            sent = keys & _REQUEST_KEYS - TOOL_KEYS or words(made) & _MODEL_WORDS or holds_tools(value)
+            sent = keys & {"messages", "input"} or words(made) & _MODEL_WORDS or holds_tools(value)
             scope.sink("tools", value, SENT if sent else "text")
         elif key == "prompt" and owner.rsplit(".", 1)[-1] in _AGENT_MAKERS:
             scope.sink("text", value, "system")
