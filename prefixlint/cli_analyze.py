@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from prefixlint.thresholds import Thresholds
 
 
-_OBJECTS_A_COLLECTION = 100_000  # few enough that what is garbage costs no memory to speak of
+_OBJECTS_A_COLLECTION = 400_000  # few enough that what is garbage costs no memory to speak of
 _DECIDING = frozenset((
     "model", "tokenizer", "chat_template", "tokens_from", "block_size", "log_format", "sort", "since",
     "sample", "warmup", "gpu", "model_config", "kv_dtype", "prices", "capacity", "host_capacity", "host_write",

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prefixlint import accounts, logs, simulate, whatif
+from prefixlint import accounts, heap, logs, simulate, whatif
 from prefixlint.accounts import Account, Material
 from prefixlint.ingest import Ingest
 from prefixlint.logfindings import LogFinding
@@ -180,6 +180,7 @@ class Study:
         self._note(base, dict.fromkeys(families, NOTHING), free, limited)
         layers = _layers(families)
         self._rewrite(fixes, families, layers, free)
+        heap.trim()  # what rewriting took, before trees of all prompts are made
         final = base
         if layers:  # all together come first, which tells what a family's only fix gives alone
             final = self._trial(families, base.positions)
@@ -364,23 +365,22 @@ def _missing(
 
 def _merged(table: Table, prompts: Table, variants: Variants, layer: Mapping[int, Choice]) -> Table:
     """Give a table in which the prompts of rewritten requests stand for those that were logged."""
-    segments, ends, outputs, output_ends = array("I"), array("q"), array("I"), array("q")
+    of_family = {family: variants[choice] for family, choice in layer.items() if choice in variants}
+    held = np.full(len(table), UNCHANGED, np.int32)
+    families = np.frombuffer(table.family, np.int32)
+    for family, changed in of_family.items():
+        np.copyto(held, changed, where=families == family)
     namespace, cut, marks = array("i", table.namespace), array("b", table.cut), dict(table.marks)
     namespaces = table.namespaces.copy()
-    of_family = {family: variants[choice] for family, choice in layer.items() if choice in variants}
-    for row, family in enumerate(table.family):
-        held, number = table, row
-        if family in of_family and (changed := of_family[family].item(row)) != UNCHANGED:
-            held, number = prompts, changed
-            namespace[row] = namespaces.number(held.namespaces.values[held.namespace[number]])
-            cut[row] = held.cut[number]
-            marks.pop(row, None)
-            if number in held.marks:
-                marks[row] = held.marks[number]
-        segments.frombytes(held.prompt_segments(number).tobytes())
-        outputs.frombytes(held.output_segments(number).tobytes())
-        ends.append(len(segments))
-        output_ends.append(len(outputs))
+    for row in np.flatnonzero(held != UNCHANGED).tolist():
+        number = held.item(row)
+        namespace[row] = namespaces.number(prompts.namespaces.values[prompts.namespace[number]])
+        cut[row] = prompts.cut[number]
+        marks.pop(row, None)
+        if number in prompts.marks:
+            marks[row] = prompts.marks[number]
+    segments, ends = _spliced(held, (table.segments, table.ends), (prompts.segments, prompts.ends))
+    outputs, output_ends = _spliced(held, (table.outputs, table.output_ends), (prompts.outputs, prompts.output_ends))
     return replace(
         table,
         segments=segments,
@@ -392,3 +392,25 @@ def _merged(table: Table, prompts: Table, variants: Variants, layer: Mapping[int
         cut=cut,
         marks=marks,
     )
+
+
+Parts = tuple["array[int]", "array[int]"]
+"""Values of rows one behind the other, and where those of each row end."""
+
+
+def _spliced(held: NDArray[np.int32], own: Parts, others: Parts) -> Parts:
+    """Put together the values of rows: a row's own, or those of another row that stand for them (`held`)."""
+    changed = np.flatnonzero(held != UNCHANGED)
+    source, ends = np.frombuffer(own[0], np.uint32), np.frombuffer(own[1], np.int64)
+    other_source, other_ends = np.frombuffer(others[0], np.uint32), np.frombuffer(others[1], np.int64)
+    sizes = np.diff(ends, prepend=0)
+    parts, at = [], 0
+    for row, number in zip(changed.tolist(), held[changed].tolist(), strict=True):
+        begin, end = other_ends.item(number - 1) if number else 0, other_ends.item(number)
+        parts += [source[at : ends.item(row) - sizes.item(row)], other_source[begin:end]]
+        at = ends.item(row)
+        sizes[row] = end - begin
+    values, sums = array("I"), array("q")
+    values.frombytes(np.concatenate([*parts, source[at:]]).tobytes())
+    sums.frombytes(np.cumsum(sizes).tobytes())
+    return values, sums

@@ -11,6 +11,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import planting
 
 from prefixlint import gains, logs, pipeline
+from prefixlint.model import Request, Text
+from prefixlint.table import Table
 from prefixlint.whatif import _rewriter
 
 KINDS = ("PFX101+PFX304", "PFX105", "PFX401+PFX104")
@@ -132,3 +134,25 @@ def test_what_is_kept_of_conversations_is_packed(tmp_path):
     assert all(view.body is None and message._raw is None for view in views for message in view.messages)
     talks = rewriter._made[choice].talks.values()
     assert all(len(talk.own) < talk.sent for talk in talks if talk.sent > 3)
+
+
+def test_rewritten_prompts_stand_where_logged_ones_stood():
+    own, others = Table(), Table()
+    for number in range(5):
+        own.add_prompt(Request("x", number + 1, Text("a"), "f"), cut=False)
+        own.family.append(number % 2)
+        own.set_tokens([10 * number + part for part in range(number)], [number])
+    for number in range(3):
+        others.add_prompt(Request("x", number + 1, Text("b"), "f", namespace=("salt=s",)), cut=True)
+        others.set_tokens([100 + number] * (3 - number), [7, 8][: number % 2])
+    variants = {frozenset({0}): np.array([-1, 2, -1, 0, -1], np.int32)}
+    merged = gains._merged(own, others, variants, {0: frozenset(), 1: frozenset({0})})
+    expected = [others if row in (1, 3) else own for row in range(5)]
+    numbers = [0, 2, 2, 0, 4]
+    for row, (table, number) in enumerate(zip(expected, numbers, strict=True)):
+        assert merged.prompt_segments(row).tolist() == table.prompt_segments(number).tolist()
+        assert merged.output_segments(row).tolist() == table.output_segments(number).tolist()
+        assert bool(merged.cut[row]) == (table is others)
+        assert merged.namespaces.values[merged.namespace[row]] == (None, *(("salt=s",) if table is others else ()))
+    assert len(merged.ends) == len(merged.output_ends) == 5
+    assert gains._merged(own, others, {}, {0: frozenset(), 1: frozenset()}).segments == own.segments
