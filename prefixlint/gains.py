@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prefixlint import accounts, heap, logs, simulate, whatif
+from prefixlint import accounts, logs, simulate, whatif
 from prefixlint.accounts import Account, Material
 from prefixlint.ingest import Ingest
 from prefixlint.logfindings import LogFinding
@@ -180,7 +180,7 @@ class Study:
         self._note(base, dict.fromkeys(families, NOTHING), free, limited)
         layers = _layers(families)
         self._rewrite(fixes, families, layers, free)
-        heap.trim()  # what rewriting took, before trees of all prompts are made
+        material.encoder.rest()  # what tokenizing takes makes room for trees of all prompts
         final = base
         if layers:  # all together come first, which tells what a family's only fix gives alone
             final = self._trial(families, base.positions)
@@ -411,6 +411,6 @@ def _spliced(held: NDArray[np.int32], own: Parts, others: Parts) -> Parts:
         at = ends.item(row)
         sizes[row] = end - begin
     values, sums = array("I"), array("q")
-    values.frombytes(np.concatenate([*parts, source[at:]]).tobytes())
-    sums.frombytes(np.cumsum(sizes).tobytes())
+    values.frombytes(np.concatenate([*parts, source[at:]]).view(np.uint8).data)
+    sums.frombytes(np.cumsum(sizes).view(np.uint8).data)
     return values, sums

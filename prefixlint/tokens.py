@@ -69,6 +69,7 @@ class Encoder:
         self._queued_chars = 0
         self._talks: OrderedDict[Hashable, _Begun] = OrderedDict()
         self._talk_chars = 0
+        self._rested = 0  # characters that were known when the fast library was let go of
         self._texts_added = 0
         self._samples: list[str] = []
         self._compared = 0
@@ -122,9 +123,10 @@ class Encoder:
         heap.trim()
 
     def rest(self) -> None:
-        """Let go of what only new text needs; where some comes after all, that is loaded again."""
+        """Let go of what only new text needs; where much comes after all, that is loaded again."""
         if not self.whole and not self._queue:
             self._fast.rest()
+            self._rested = self._store.chars
             self._talks.clear()
             self._talk_chars = 0
         heap.trim()
@@ -221,7 +223,7 @@ class Encoder:
         segment = self._store.add_text(piece)
         self._queue.append(segment)
         self._queued_chars += len(piece)
-        if self._store.chars >= FAST_FROM:
+        if self._store.chars - self._rested >= FAST_FROM:
             self._fast.start()
         return segment
 

@@ -505,16 +505,18 @@ def test_the_fast_library_is_used_for_much_text(monkeypatch):
 def test_after_a_rest_new_text_is_tokenized_as_before(monkeypatch):
     monkeypatch.setattr(tokens, "FAST_FROM", 1000)
     mine, right = Encoder(EVERY["late"]), reference("late")
-    texts = ["".join(f"<|start|>question {i} 你好" for i in range(n, n + 100)) for n in (0, 50)]
-    first = mine.add(texts[0], special=False, talk=1)
-    mine.flush()
-    mine.rest()
+    texts = ["".join(f"<|start|>question {i} 你好" for i in range(n, n + 150)) for n in (0, 150, 310)]
+    texts[1] = texts[1][:500]
+    prompts, used = [], []
+    for text in texts:
+        prompts.append(mine.add(text, special=False, talk=1))
+        mine.flush()
+        used.append(mine.library)
+        mine.rest()
+        mine.flush()
+    assert used == ["fastokens", "tokenizers", "fastokens"]  # for little text it is not worth to be loaded
     assert mine.library == "tokenizers"
-    mine.flush()
-    second = mine.add(texts[1], special=False, talk=1)
-    mine.flush()
-    assert mine.library == "fastokens"
-    found = [ids.tolist() for ids in mine.sequences([first, second])]
+    found = [ids.tolist() for ids in mine.sequences(prompts)]
     assert found == [right.encode(text, add_special_tokens=False).ids for text in texts]
     assert mine.notes == []
 
