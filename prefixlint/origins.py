@@ -50,6 +50,7 @@ from prefixlint.verdicts import (
     Verdict,
     aged,
     callable_only,
+    gives_types,
     imported,
     is_builtin,
     is_delta,
@@ -324,7 +325,7 @@ class Judge:
         source = self._judge(value.source, frame)
         body = self._judge(value.body, frame._replace(counted=(*frame.counted, id(value.source))))
         verdict = union([source, body])
-        if value.kind == "set":
+        if value.kind == "set" and not gives_types(value):
             return union([self._order(value, frame, "a set comprehension"), verdict])
         return verdict
 
@@ -433,7 +434,7 @@ class Judge:
             return None
         if path in ("random.Random", "numpy.random.default_rng", "numpy.random.RandomState") and not value.args:
             source = volatility.Source("selection", _CALL)
-        if path in ("set", "frozenset") and not value.args:
+        if path in ("set", "frozenset") and not (value.args and not gives_types(value.args[0])):
             return CONSTANT
         if path in ("id", "hash", "object", "set", "frozenset") and not is_builtin(value.func):
             return None

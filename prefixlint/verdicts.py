@@ -93,6 +93,13 @@ def set_like(value: Value) -> bool:
     return isinstance(held, Call) and isinstance(held.func, Name) and held.func.dotted in ("set", "frozenset")
 
 
+def gives_types(value: Value) -> bool:
+    """Tell whether a loop gives the types of things: a set of them is made to ask which there are."""
+    held = bare(value)
+    made = bare(held.body) if isinstance(held, Loop) else None
+    return isinstance(made, Call) and dotted(made.func) == "type"
+
+
 def is_builtin(func: Value) -> bool:
     """Tell whether a function is a builtin."""
     return isinstance(func, Name) and "." not in func.dotted

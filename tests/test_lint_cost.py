@@ -307,3 +307,10 @@ def test_a_set_in_an_entry_that_callers_write_out_is_a_hint_only():
 def test_tools_of_a_configuration_are_sent_to_nobody_yet(sent, word):
     text = f'# messages\ndef f(q, names):\n    return {{"model": "m", {sent}, "tools": list(set(names))}}\n'
     assert levels({"a.py": text}, "PFX304") == {word}
+
+
+@pytest.mark.parametrize("kinds", ["set(type(x) for x in found)", "{type(x) for x in found}"])
+def test_a_set_of_types_is_made_to_ask_which_there_are(kinds):
+    text = f'def f(found, q):\n    kinds = {kinds}\n    return [{{"role": "system", "content": f"Of {{kinds}} speak. {RULES}"}}, {ASK}]\n'
+    assert levels({"a.py": text}, "PFX301") == set()
+    assert levels({"a.py": text.replace("type(x)", "name(x)")}, "PFX301") == {"error"}
