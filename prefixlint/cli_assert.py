@@ -34,7 +34,7 @@ def check_shared(earlier: str, later: str, **options: Any) -> None:
     counting = None if options["text_only"] else cliparts.prompt_settings(options)
     judged = sharing.judge(one, two, wanted, counting, redactor=console.redactor(personal=options["redact"]))
     if options["report"] == "json":
-        shown = dump(sharing.as_json(judged))
+        shown = dump(sharing.as_json(judged, (earlier, later)))
     else:
         shown = sharing.text(judged, (earlier, later), console.look(options))
     console.emit(shown, options["output"])

@@ -31,7 +31,7 @@ def diff(earlier: str, later: str, **options: Any) -> None:
     counting = None if options["text_only"] else cliparts.prompt_settings(options)
     found = pairs.compare(one, two, counting, redactor=redactor)
     if options["report"] == "json":
-        shown = _diff.as_json(found)
+        shown = _diff.as_json(found, (earlier, later))
     else:
         shown = _diff.text(found, (earlier, later), console.look(options))
     console.emit(shown, options["output"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 _ALL = cliparts.report_formats()
 _FORMATS = {"analyze": _ALL, "check": cliparts.FORMATS, "verify": ("text", "json", "markdown", "html")}
-"""What each command writes, and so what is made of its saved results; of others only the JSON is."""
+"""What each command writes, and so what is made of its saved results, where that is not text and JSON only."""
 _MOST = 8 << 20  # bytes of a source file whose lines are shown again
 
 
@@ -25,7 +26,7 @@ _MOST = 8 << 20  # bytes of a source file whose lines are shown again
 @console.output_options(_ALL)
 @console.guarded
 def report(run: str, **settings: Any) -> None:
-    """Render RUN.json again, which analyze, check or verify wrote with --format json; - is standard input.
+    """Render RUN.json again, which a command wrote with --format json; - is standard input.
 
     Every format that the command writes can be made of its saved result. Of a saved check the lines of the sources are
     shown where the files below the current folder still hold what was found, else the excerpts are.
@@ -36,7 +37,7 @@ def report(run: str, **settings: Any) -> None:
     result = saved.load(run, sys.stdin.buffer)
     form = settings["report"]
     kind = _kind(run, str(result["schema"]))
-    known = _FORMATS.get(kind, ("json",))
+    known = _FORMATS.get(kind, ("text", "json") if kind in _TEXTS else ("json",))
     if form not in known:
         raise UsageError(
             f"{run} is a result of {kind}, which has no {form} form",
@@ -69,17 +70,61 @@ def _rendered(result: dict[str, Any], kind: str, form: str, look: Look) -> str:
         from prefixlint.reports import html, markdown
 
         return html.document(result) if form == "html" else markdown.document(result)
-    if kind == "verify":
-        from prefixlint import runs
-        from prefixlint.reports import _verify
-
-        return _verify.text(runs.from_json(result), look)
+    if kind in _TEXTS:
+        return _TEXTS[kind](result, look)
     if kind == "check":
         return _check(result, form, look)
     from prefixlint import reports
     from prefixlint.reports import _restored
 
     return reports.load(form).analysis(_restored.analysis(result), look)
+
+
+def _verify(result: dict[str, Any], look: Look) -> str:
+    from prefixlint import runs
+    from prefixlint.reports import _verify
+
+    return _verify.text(runs.from_json(result), look)
+
+
+def _diff(result: dict[str, Any], look: Look) -> str:
+    from prefixlint.reports import _diff
+
+    return _diff.text(*_diff.restored(result), look)
+
+
+def _assert(result: dict[str, Any], look: Look) -> str:
+    from prefixlint import sharing
+
+    return sharing.text(*sharing.restored(result), look)
+
+
+def _explain(result: dict[str, Any], look: Look) -> str:
+    from prefixlint.reports import _explain
+
+    return _explain.text(_explain.restored(result), look)
+
+
+def _probe(result: dict[str, Any], look: Look) -> str:
+    from prefixlint.verify import probetext
+
+    return probetext.text(probetext.restored(result), look)
+
+
+def _watch(result: dict[str, Any], look: Look) -> str:
+    from prefixlint.verify import watchtext
+
+    return watchtext.saved_text(result, look)
+
+
+_TEXTS: Mapping[str, Callable[[dict[str, Any], Look], str]] = {
+    "verify": _verify,
+    "diff": _diff,
+    "assert": _assert,
+    "explain": _explain,
+    "probe": _probe,
+    "watch": _watch,
+}
 
 
 def _check(result: dict[str, Any], form: str, look: Look) -> str:

@@ -11,6 +11,9 @@ from prefixlint.results import Excerpt
 
 Relation = Literal["equal", "changed", "added", "removed"]
 
+RENDERED = "rendered prompt"
+"""The path of a difference that no body shows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:

@@ -10,7 +10,7 @@ import numpy as np
 
 from prefixlint import accounts, attribute, excerpts, pairs, pairtokens, pipeline, rulebook, wording
 from prefixlint.accounts import Account, Material
-from prefixlint.details import Conversation, Difference, Expected, Explanation, Passage, Place
+from prefixlint.details import RENDERED, Conversation, Difference, Expected, Explanation, Passage, Place
 from prefixlint.errors import UsageError
 from prefixlint.model import Messages, Request, Text
 from prefixlint.results import Analysis
@@ -171,7 +171,7 @@ class _Request:
         char = attribute.first_difference(ours, theirs)[1]
         shown = excerpts.excerpt(ours, theirs, char, redactor=self._material.redactor)
         what = "the chat template writes something else" if isinstance(here.content, Messages) else "the prompts part"
-        parted = Difference("changed", "rendered prompt", "rendered prompt", char, 0, what, shown.earlier, shown.later)
+        parted = Difference("changed", RENDERED, RENDERED, char, 0, what, shown.earlier, shown.later)
         return replace(found, parted=parted, excerpt=shown, rendered=True)
 
     def _turn(self, row: int) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from prefixlint.errors import NoInputError, UsageError
 
-_HINT = "a result that analyze, check or verify wrote with --format json"
+_HINT = "a result that a command wrote with --format json"
 
 
 def load(path: str, stdin: BinaryIO | None = None) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def text(judged: Judged, names: tuple[str, str], look: reports.Look) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_json(judged: Judged) -> Mapping[str, Any]:
+def as_json(judged: Judged, names: tuple[str, str]) -> Mapping[str, Any]:
     """Give the judgement as plain JSON values; `diff` holds the comparison."""
     return {
         "schema": "prefixlint.assert/1",
@@ -121,5 +121,12 @@ def as_json(judged: Judged) -> Mapping[str, Any]:
         "earlier": judged.earlier,
         "later": judged.later,
         "share": judged.share,
-        "diff": diff.plain(judged.comparison),
+        "diff": diff.plain(judged.comparison, names),
     }
+
+
+def restored(saved: Mapping[str, Any]) -> tuple[Judged, tuple[str, str]]:
+    """Give the judgement that was written as JSON, and the names of its two prompts."""
+    found, names = diff.restored(saved["diff"])
+    sizes = saved["shared"], saved["earlier"], saved["later"]
+    return Judged(found, saved["unit"], *sizes, tuple(saved["failures"])), names

@@ -21,6 +21,7 @@ from tests.clocked import PROMPT, bodies
 ROOT = Path(__file__).parents[1]
 LOGS = ROOT / "fixtures" / "logs"
 DEMO = str(LOGS / "demo.jsonl")
+METRICS = ROOT / "fixtures" / "metrics"
 SARIF = json.loads((ROOT / "fixtures" / "sarif" / "sarif-2.1.0-rtm.5.json").read_text(encoding="utf-8"))
 CLOCK = 'import time\nSYSTEM_PROMPT = f"""It is {time.ctime()} 漢字\n%s"""\n' % PROMPT  # noqa: UP031 - braces stand in it
 FORMS = ("text", "sarif", "github", "markdown", "html")
@@ -198,8 +199,8 @@ def test_hostile_text_in_sarif_of_a_log_is_official_and_inert(project):
 def test_a_form_that_does_not_fit_is_refused_alike(project):
     run("explain", "log.jsonl#2", "--format", "json", "-o", "explained.json")
     for saved, form, known in (
-        ("explained.json", "html", "json"),
-        ("explained.json", "text", "json"),
+        ("explained.json", "html", "text, json"),
+        ("explained.json", "github", "text, json"),
         (ROOT / "fixtures" / "verify" / "embedded.json", "sarif", "text, json, markdown, html"),
         (ROOT / "fixtures" / "verify" / "embedded.json", "github", "text, json, markdown, html"),
     ):
@@ -328,3 +329,35 @@ def test_what_a_later_version_adds_is_passed_over(saved_results, tmp_path):
         new.write_text(json.dumps(known(grown(document))))
         for form in ("text", "github", "markdown"):
             assert run("report", new, "--format", form).stdout == run("report", old, "--format", form).stdout
+
+
+@pytest.mark.parametrize("width", ["80", "46"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("diff", f"{DEMO}#1", f"{DEMO}#2"),
+        ("diff", f"{DEMO}#3", f"{DEMO}#3"),
+        ("diff", f"{DEMO}#1", f"{DEMO}#4", "--text-only", "-v"),
+        ("assert", f"{DEMO}#1", f"{DEMO}#2", "--min-shared", "0.9"),
+        ("assert", f"{DEMO}#1", f"{DEMO}#2", "--min-shared", "1", "--text-only"),
+        *(("explain", f"{DEMO}#{line}") for line in (1, 5, 30, 90)),
+        ("explain", f"{DEMO}#5", "--capacity", "2000", "-v"),
+        ("watch", METRICS / "vllm.txt"),
+        ("watch", METRICS / "sglang.txt", METRICS / "sglang.txt"),
+    ],
+    ids=lambda words: "-".join(Path(word).name for word in words),
+)
+def test_what_a_command_said_is_said_again(command, width, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", width)
+    fresh, saved = (CliRunner().invoke(main, [*map(str, command), "--format", form]) for form in ("text", "json"))
+    assert fresh.exit_code == saved.exit_code
+    (tmp_path / "saved.json").write_text(saved.stdout, encoding="utf-8")
+    verbose = [word for word in command if word == "-v"]
+    assert CliRunner().invoke(main, ["report", str(tmp_path / "saved.json"), *verbose]).stdout == fresh.stdout
+
+
+@pytest.mark.parametrize("kind", ["diff", "assert", "explain", "probe", "watch"])
+def test_a_result_of_another_version_is_told_as_such(kind, tmp_path):
+    (tmp_path / "saved.json").write_text(json.dumps({"schema": f"prefixlint.{kind}/1", "first": {}, "diff": {}}))
+    done = run("report", tmp_path / "saved.json", code=2)
+    assert "error[bad-result]: the saved result lacks what its schema says" in done.stderr

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from prefixlint import engines, schemas
 from prefixlint.cli import main
+from prefixlint.reports import Look
 from prefixlint.verify import experiments, probe, probetext, targets
 from prefixlint.verify.asker import Asker
 from prefixlint.verify.probed import TITLES
@@ -392,6 +393,14 @@ def test_the_plan_sends_nothing():
     assert result.exit_code == 0
     assert "nothing is emptied" in result.output
     assert cache.completions == 0
+
+
+@pytest.mark.parametrize("rules", [Rules(block_label=16, visible="scheduling"), Rules(step=32, block_label=16)])
+def test_what_was_written_as_json_is_read_again(rules):
+    found, _ = probed(rules)
+    again = probetext.restored(json.loads(probetext.as_json(found)))
+    for look in (Look(80, color=False, verbose=True), Look(40, color=True, verbose=False)):
+        assert probetext.text(again, look) == probetext.text(found, look)
 
 
 def test_json_fits_its_schema():

@@ -268,6 +268,10 @@ def test_json_of_a_whole_watch_and_a_line_for_each_interval():
     assert first["evicted_tokens"] is None
     assert first["limits"] == [{"name": "fail-under", "holds": True, "why": "the hit rate is 30.0 %"}]
     assert data["whole"]["requests"] == 4
+    shown = watchtext.saved_text(data, Look(80, color=False, verbose=False)).splitlines()
+    assert shown[0] == watchtext.heads()
+    assert [line.split()[1:5] for line in shown[1:3]] == [["s", "2", "30.0", "%"]] * 2
+    assert "Hit rate  30.0 %" in "\n".join(shown[3:])
     assert data["prefix_work"]["helps"] == "yes"
     rows = [json.loads(line) for line in lines.output.splitlines()]
     assert [row["hit_rate"] for row in rows] == [pytest.approx(0.3)] * 2

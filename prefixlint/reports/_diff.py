@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from prefixlint.details import Comparison, Difference, Tokens
+from prefixlint.details import Characters, Comparison, Difference, Relation, Tokens
 from prefixlint.reports import Look
 from prefixlint.reports import _misses as misses
 from prefixlint.reports._terminal import Style, shorten, visible, wrap
@@ -138,18 +138,20 @@ def _verdicts(found: Comparison, names: tuple[str, str], style: Style, width: in
     return lines
 
 
-def as_json(found: Comparison) -> str:
+def as_json(found: Comparison, names: tuple[str, str]) -> str:
     """Give the comparison as JSON."""
-    return dump(plain(found))
+    return dump(plain(found, names))
 
 
-def plain(found: Comparison) -> dict[str, Any]:
+def plain(found: Comparison, names: tuple[str, str]) -> dict[str, Any]:
     """Give the comparison as plain JSON values; `differences` leaves out what is equal, `aligned` has it."""
     changed = [_difference(row) for row in found.differences if row.relation != "equal"]
     size = found.characters
     return {
         "schema": "prefixlint.diff/1",
+        "names": list(names),
         "equal": found.first is None,
+        "grows": found.grows,
         "first": None
         if found.first is None
         else {
@@ -186,6 +188,8 @@ def _difference(row: Difference) -> dict[str, Any]:
         "values": [row.before, row.after],
         "relation": row.relation,
         "equal_behind": row.characters if row.relation == "changed" else 0,
+        "last_path": row.last,
+        "characters": row.characters,
     }
 
 
@@ -207,3 +211,43 @@ def _tokens(found: Tokens | None) -> dict[str, Any] | None:
         "counted_with": found.counted,
         "exact": found.exact,
     }
+
+
+def restored(saved: Mapping[str, Any]) -> tuple[Comparison, tuple[str, str]]:
+    """Give the comparison that was written as JSON, and the names of its two requests."""
+    first, shared = saved["first"], saved["shared"]
+    size, tokens = shared["of"], shared["tokens"]
+    found = Comparison(
+        first=first and _read(first),
+        excerpt=read_excerpt(first["excerpt"]) if first else None,
+        differences=[_read(row) for row in saved["aligned"]],
+        characters=None if size is None else Characters(shared["characters"], shared["behind"], size, size),
+        grows=saved["grows"],
+        tokens=tokens and Tokens(**{"counted" if key == "counted_with" else key: tokens[key] for key in tokens}),
+        verdicts=[misses.restored(row) for row in saved["engines"]],
+        notes=saved["notes"],
+    )
+    earlier, later = saved["names"]
+    return found, (earlier, later)
+
+
+def _read(row: Mapping[str, Any]) -> Difference:
+    """Read a row of the differences, or of what is equal."""
+    before, after = row.get("values", ("", ""))
+    relation: Relation = row["relation"]
+    return Difference(
+        relation,
+        row["path"],
+        row["last_path"],
+        row.get("char", 0),
+        row["characters"],
+        row.get("message", ""),
+        before,
+        after,
+        row.get("rule"),
+    )
+
+
+def read_excerpt(saved: Mapping[str, str] | None) -> Excerpt | None:
+    """Read an excerpt that was written as JSON."""
+    return None if saved is None else Excerpt(**saved)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from prefixlint.details import Difference, Expected, Explanation, Passage, Place
+from prefixlint.details import RENDERED, Conversation, Difference, Expected, Explanation, Passage, Place
 from prefixlint.reports import Look
 from prefixlint.reports import _diff as diff
 from prefixlint.reports import _misses as misses
 from prefixlint.reports._terminal import Style, count, moment, shorten, table, visible, wrap
-from prefixlint.reports._times import iso
+from prefixlint.reports._times import iso, seconds
 from prefixlint.reports.json import dump
 from prefixlint.reports.text import excerpt_lines
 from prefixlint.wording import many
@@ -189,8 +190,53 @@ def _expected_json(expected: Expected) -> dict[str, Any]:
             "token": expected.token,
             "path": None if expected.rendered else parted.path,
             "char": None if expected.rendered else parted.char,
+            "rendered_char": parted.char if expected.rendered else None,
             "values": [parted.before, parted.after],
             "excerpt": diff.excerpt(expected.excerpt),
         },
         "advice": expected.advice,
     }
+
+
+def restored(saved: Mapping[str, Any]) -> Explanation:
+    """Give the explanation that was written as JSON."""
+    family, turn = saved["family"], saved["conversation"]
+    return Explanation(
+        place=Place(saved["path"], saved["line"]),
+        part=saved["part"],
+        id=saved["id"],
+        time=seconds(saved["time"]),
+        model=saved["model"],
+        format=saved["format"],
+        family=(family["id"], family["name"], family["requests"]),
+        conversation=Conversation(turn["turn"], turn["turns"], [Place(**place) for place in turn["earlier"]]),
+        prompt=saved["prompt_tokens"],
+        passages=[Passage(**passage) for passage in saved["passages"]],
+        counted=saved["counted_with"],
+        exact=saved["exact"],
+        verdicts=[misses.restored(verdict) for verdict in saved["engines"]],
+        reported=saved["reported_cached_tokens"],
+        expected=saved["expected"] and _expected_of(saved["expected"]),
+        notes=saved["notes"],
+    )
+
+
+def _expected_of(saved: Mapping[str, Any]) -> Expected:
+    at = saved["diverged_at"]
+    rendered = at is not None and at["path"] is None
+    parted = None
+    if at is not None:
+        path, char = (RENDERED, at["rendered_char"]) if rendered else (at["path"], at["char"])
+        before, after = at["values"]
+        parted = Difference("changed", path, path, char, 0, at["message"], before, after, at["rule"])
+    return Expected(
+        place=Place(saved["path"], saved["line"]),
+        relation=saved["relation"],
+        shared=saved["shared_tokens"],
+        lost=saved["lost_tokens"],
+        token=at and at["token"],
+        parted=parted,
+        excerpt=at and diff.read_excerpt(at["excerpt"]),
+        advice=saved["advice"],
+        rendered=rendered,
+    )

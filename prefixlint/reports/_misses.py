@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from prefixlint.details import Verdict
+from prefixlint.details import Place, Verdict
 from prefixlint.model import MissCause
 from prefixlint.reports._terminal import count, table
 from prefixlint.wording import percent
@@ -69,9 +69,23 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
     return {
         "engine": verdict.engine,
         "granularity": verdict.granularity,
+        "minimum_tokens": verdict.minimum,
         "prompt_tokens": verdict.prompt,
         "cached_tokens": verdict.cached,
         "hit_rate": verdict.cached / verdict.prompt if verdict.prompt else None,
         "misses": {cause.value: tokens for cause, tokens in verdict.misses.items()},
         "from": None if source is None else {"path": source.path, "line": source.line},
     }
+
+
+def restored(saved: Mapping[str, Any]) -> Verdict:
+    """Read a verdict that was written as JSON."""
+    return Verdict(
+        saved["engine"],
+        saved["granularity"],
+        saved["minimum_tokens"],
+        saved["prompt_tokens"],
+        saved["cached_tokens"],
+        {MissCause(cause): tokens for cause, tokens in saved["misses"].items()},
+        saved["from"] and Place(**saved["from"]),
+    )

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
+from prefixlint.reports._times import seconds
 from prefixlint.trends import Bucket, CauseMoved, Change, Explained, FamilyMoved, Moved, Spot, Timeline, Versus
 
 Json = Mapping[str, Any]
-
-
-def seconds(text: str | None) -> float | None:
-    """Give the epoch seconds of a time as results write it."""
-    return None if text is None else datetime.fromisoformat(text).timestamp()
 
 
 def timeline(buckets: Sequence[Json], changes: Sequence[Json]) -> Timeline | None:

@@ -15,6 +15,7 @@ from prefixlint.logfindings import LogFinding, SourcePlace, Where
 from prefixlint.model import MissCause, Skip
 from prefixlint.outline import Piece, PrefixTree, TreeNode
 from prefixlint.reports import _movements as movements
+from prefixlint.reports._times import seconds
 from prefixlint.results import (
     Advice,
     Analysis,
@@ -100,8 +101,8 @@ def _input(saved: Json) -> Input:
         files=saved["files"],
         formats=saved["formats"],
         requests=saved["requests"],
-        start=movements.seconds(saved["from"]),
-        end=movements.seconds(saved["to"]),
+        start=seconds(saved["from"]),
+        end=seconds(saved["to"]),
         order=saved["order"],
         skipped=[_skip(one) for one in saved["skipped"]],
         skipped_total=saved["skipped_total"],

@@ -15,6 +15,11 @@ def iso(seconds: float | None) -> str | None:
         return None
 
 
+def seconds(text: str | None) -> float | None:
+    """Give the epoch seconds of a time as results write it."""
+    return None if text is None else datetime.fromisoformat(text).timestamp()
+
+
 def milliseconds(value: float | None) -> str:
     """Show a time with three digits."""
     if value is None:

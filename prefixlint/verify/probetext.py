@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import orjson
 
 from prefixlint.reports import Look
 from prefixlint.reports._terminal import Style, columns, table, visible, wrap
-from prefixlint.verify.probed import TITLES, Probed, Rule
+from prefixlint.verify.probed import TITLES, Probed, Rule, Seen
+from prefixlint.verify.targets import About
 from prefixlint.wording import many
 
 SCHEMA = "prefixlint.probe/1"
@@ -83,6 +87,7 @@ def as_json(found: Probed) -> str:
         "server": {
             "url": found.url,
             "kind": about.name,
+            "title": about.title,
             "version": about.version,
             "model": about.model,
             "device": about.device,
@@ -115,3 +120,23 @@ def as_json(found: Probed) -> str:
         ],
     }
     return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+
+
+def restored(saved: Mapping[str, Any]) -> Probed:
+    """Give what was written as JSON."""
+    server = saved["server"]
+    about = About(
+        server["kind"], server["title"], None, server["version"], server["model"], notes=tuple(server["notes"])
+    )
+    rules = (Rule(**{**rule, "seen": tuple(Seen(**one) for one in rule["seen"])}) for rule in saved["rules"])
+    return Probed(
+        url=server["url"],
+        about=about,
+        profile=saved["profile"],
+        isolation=saved["isolation"],
+        exact=saved["token_ids"],
+        requests=saved["requests"],
+        prompt_tokens=saved["prompt_tokens"],
+        rules=tuple(rules),
+        failed=saved["failed"],
+    )

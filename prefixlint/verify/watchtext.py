@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, Self
 
 import orjson
 
 from prefixlint.reports import Look
 from prefixlint.reports._terminal import Style, duration, short_count, visible, wrap
+from prefixlint.verify.metrics import Histogram
+from prefixlint.verify.targets import Counters
 from prefixlint.verify.triage import PARTS, Sample, Timing, Verdict
 from prefixlint.verify.watch import Judged
 from prefixlint.wording import percent
@@ -196,6 +200,8 @@ def as_json(sample: Sample, judged: Sequence[Judged]) -> dict[str, Any]:
         "prompt_tokens": counters.prompt_tokens,
         "cached_tokens": counters.cached_tokens,
         "output_tokens": counters.output_tokens,
+        "query_tokens": counters.queries,
+        "hit_tokens": counters.hits,
         "hit_rate": counters.hit_rate,
         "ttft_ms": _timing(sample.timing("ttft")),
         **{f"{part}_ms": _timing(sample.timing(part)) for part in PARTS},
@@ -244,3 +250,72 @@ def _timing(timing: Timing | None) -> dict[str, Any] | None:
         "mean": ms(timing.mean), "p50": ms(timing.p50), "p95": ms(timing.p95),
         "p50_between": between(timing.p50_in), "p95_between": between(timing.p95_in),
     }  # fmt: skip
+
+
+def saved_text(saved: Mapping[str, Any], look: Look) -> str:
+    """Show a watch that was written as JSON: a row for each interval where there are several, then all of them."""
+    work = saved["prefix_work"]
+    verdict = Verdict(work["helps"], work["limit"], tuple(work["reasons"]))
+    rows = [(_Saved.of(row, saved["kind"]), _judged(row)) for row in saved["samples"]]
+    shown = triage(
+        saved["server"], _Saved.of(saved["whole"], saved["kind"]), verdict, rows[0][1] if len(rows) == 1 else [], look
+    )
+    if len(rows) < 2:
+        return shown
+    ends = accumulate(sample.seconds or 0.0 for sample, _ in rows)
+    lines = (row(sample, f"+{_span(end)}", judged, look) for end, (sample, judged) in zip(ends, rows, strict=True))
+    return "\n".join([heads(), *lines]) + f"\n\n{shown}"
+
+
+def _judged(saved: Mapping[str, Any]) -> list[Judged]:
+    return [Judged(**limit) for limit in saved["limits"]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved(Sample):
+    """A sample of which only the numbers are known that its JSON holds, and not the histograms."""
+
+    asked: float | None = None
+    timings: Mapping[str, Timing] = field(default_factory=dict)
+
+    @property
+    def requests(self) -> float | None:
+        return self.asked
+
+    def timing(self, part: str) -> Timing | None:
+        return self.timings.get(part)
+
+    @classmethod
+    def of(cls, saved: Mapping[str, Any], kind: str) -> Self:
+        counters = Counters(
+            prompt_tokens=saved["prompt_tokens"],
+            cached_tokens=saved["cached_tokens"],
+            output_tokens=saved["output_tokens"],
+            queries=saved["query_tokens"],
+            hits=saved["hit_tokens"],
+            preemptions=saved["preemptions"],
+            retractions=saved["retractions"],
+            evicted=saved["evicted_tokens"],
+            kv_usage=saved["kv_usage"],
+            kv_filled=saved["kv_filled"],
+            queue_length=saved["waiting"],
+            running=saved["running"],
+            parts={} if saved["requests"] is None else {"ttft": Histogram(saved["requests"], 0.0, ())},
+        )
+        timings = {part: timing for part in ("ttft", *PARTS) if (timing := _timing_of(saved[f"{part}_ms"])) is not None}
+        return cls(kind, counters, saved["seconds"], saved["restarted"], saved["requests"], timings)
+
+
+def _timing_of(saved: Mapping[str, Any] | None) -> Timing | None:
+    if saved is None:
+        return None
+
+    def seconds(value: float | None) -> float | None:
+        return None if value is None else value / 1000
+
+    def between(bounds: Sequence[float | None] | None) -> tuple[float, float] | None:
+        low, high = bounds or (None, None)
+        return None if bounds is None else (seconds(low) or 0.0, math.inf if high is None else high / 1000)
+
+    mean, p50, p95 = (seconds(saved[name]) for name in ("mean", "p50", "p95"))
+    return Timing(mean, p50, p95, between(saved["p50_between"]), between(saved["p95_between"]))
