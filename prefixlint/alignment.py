@@ -50,10 +50,12 @@ class Alignment:
 
     def _whole(self, row: Row) -> Difference:
         held = row.later or row.earlier
+        spoken = next((hit for (path, _), hit in self._spoken.items() if _within(path, row.path)), None)
         text = self._shown(next((leaf for leaf in held if not leaf.path.endswith((".role", ".type"))), held[0]))
-        if row.later:
-            return replace(self._made("added", row.path, 0, values=("", text)), characters=size(held))
-        return replace(self._made("removed", row.path, 0, values=(text, "")), characters=size(held))
+        relation: Relation = "added" if row.later else "removed"
+        values = ("", text) if row.later else (text, "")
+        what, rule = (_WORDS[relation], None) if spoken is None else (spoken.what, spoken.code)
+        return Difference(relation, row.path, row.path, 0, size(held), what, *values, rule=rule)
 
     def _changed(self, other: Leaf, leaf: Leaf) -> Iterator[Difference]:
         """Give the changes of one string, each with the characters that are equal behind it."""
@@ -79,6 +81,11 @@ class Alignment:
         if hit is None:
             return Difference(relation, path, path, char, 0, words, *values)
         return Difference(relation, path, path, char, 0, hit.what, *values, rule=hit.code)
+
+
+def _within(path: str, unit: str) -> bool:
+    """Tell whether a path is that of a unit of a body, or of something in it."""
+    return path == unit or path.startswith((f"{unit}.", f"{unit}["))
 
 
 _WORDS = {

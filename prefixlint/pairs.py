@@ -49,8 +49,9 @@ def compare(
         return Comparison(first, None, rows, None, tokens.index is None, tokens, verdicts, notes)
     parted = bodies.first_difference(ours, theirs)
     aligned = bodies.aligned(ours, theirs)
-    rows = alignment.Alignment(logrules.compare(earlier, later, turn=turn), redactor).differences(aligned)
-    first = _first(parted, rows, redactor)
+    hits = logrules.compare(earlier, later, turn=turn)
+    rows = alignment.Alignment(hits, redactor).differences(aligned)
+    first = _first(parted, rows, hits, redactor)
     return Comparison(
         first=first and _masked(first, redactor),
         excerpt=_excerpt(parted, redactor),
@@ -63,7 +64,9 @@ def compare(
     )
 
 
-def _first(parted: bodies.Difference | None, rows: Sequence[Difference], redactor: Redactor) -> Difference | None:
+def _first(
+    parted: bodies.Difference | None, rows: Sequence[Difference], hits: Sequence[logrules.Hit], redactor: Redactor
+) -> Difference | None:
     """Find the first divergence among the differences; where they show it otherwise, give it as it is."""
     if parted is None:
         return None
@@ -75,9 +78,10 @@ def _first(parted: bodies.Difference | None, rows: Sequence[Difference], redacto
         alignment.cut(redactor.value(parted.path, "" if value is None else str(value)))
         for value in (parted.before, parted.after)
     )
-    return Difference(
-        "added" if parted.grows else "changed", parted.path, parted.path, parted.char, 0, what, before, after
-    )
+    hit = next((hit for hit in hits if (hit.at.path, hit.at.char) == (parted.path, parted.char)), None)
+    what, rule = (what, None) if hit is None else (hit.what, hit.code)
+    relation: Relation = "added" if parted.grows else "changed"
+    return Difference(relation, parted.path, parted.path, parted.char, 0, what, before, after, rule=rule)
 
 
 def _masked(row: Difference, redactor: Redactor) -> Difference:

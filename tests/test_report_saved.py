@@ -23,7 +23,7 @@ LOGS = ROOT / "fixtures" / "logs"
 DEMO = str(LOGS / "demo.jsonl")
 METRICS = ROOT / "fixtures" / "metrics"
 SARIF = json.loads((ROOT / "fixtures" / "sarif" / "sarif-2.1.0-rtm.5.json").read_text(encoding="utf-8"))
-CLOCK = 'import time\nSYSTEM_PROMPT = f"""It is {time.ctime()} 漢字\n%s"""\n' % PROMPT  # noqa: UP031 - braces stand in it
+CLOCK = 'import time\ndef system_prompt(): return f"""It is {time.ctime()} 漢字\n%s"""\n' % PROMPT  # noqa: UP031 - braces stand in it
 FORMS = ("text", "sarif", "github", "markdown", "html")
 
 
@@ -113,10 +113,10 @@ def test_where_the_sources_are_not_the_excerpts_are_shown_at_their_lines(project
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     shown = run("report", "../saved.json", "--format", "text").stdout
-    assert "app.py:2:27" in shown
+    assert "app.py:2:39" in shown
     row = next(line for line in shown.splitlines() if line.startswith("2 | "))
     assert row.split() == ["2", "|", "{time.ctime()}"]
-    assert row.index("{time") == len("2 | ") + 26
+    assert row.index("{time") == len("2 | ") + 38
     here = is_official(run("report", "../saved.json", "--format", "sarif").stdout)
     places = [[one["locations"][0]["physicalLocation"]["region"] for one in log["results"]] for log in (there, here)]
     assert places[0] == places[1]
@@ -168,7 +168,7 @@ def test_causes_stand_in_sarif_at_the_source_or_else_in_the_log(project):
     }
     place = after["locations"][0]["physicalLocation"]
     assert place["artifactLocation"] == {"uri": "app.py"}
-    assert place["region"] == {"startLine": 2, "startColumn": 27, "endLine": 2, "endColumn": 41}
+    assert place["region"] == {"startLine": 2, "startColumn": 39, "endLine": 2, "endColumn": 53}
     assert before["ruleId"] == after["ruleId"] == "PFX101"
     assert plain["tool"]["driver"]["rules"][0]["help"]["markdown"].startswith("#")
     assert "tokens computed again: " in after["message"]["text"]
