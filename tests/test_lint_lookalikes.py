@@ -22,12 +22,12 @@ PAIRS = {
     "numbers of a list, and of rounds": (
         "PFX107",
         f'prompt = "{RULES}"\nfor i, item in enumerate(items):\n    if not item:\n        continue\n    prompt += f"Book {{i}}: a book"\n    prompt += "{RULES}"\nreturn ask(prompt)',
-        f'for i, item in enumerate(items):\n    prompt = f"Round {{i}} of the search. {RULES}"\n    ask(prompt)\nreturn None',
+        f'for i, item in enumerate(items):\n    prompt = f"Round {{i}} of the search. {RULES * 6}"\n    ask(prompt)\nreturn None',
     ),
     "the name of a counter, and one that counts": (
         "PFX107",
         f'prompt = f"This is step {{step_number}}. {RULES}"\nreturn ask(prompt)',
-        f'for number, item in enumerate(items):\n    prompt = f"This is step {{number}}. {RULES}"\n    ask(prompt)',
+        f'for number, item in enumerate(items):\n    prompt = f"This is step {{number}}. {RULES * 6}"\n    ask(prompt)',
     ),
     "the name of a thing, and of a person": (
         "PFX105",

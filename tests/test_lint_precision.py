@@ -184,7 +184,8 @@ def test_an_event_that_a_class_of_the_project_calls_a_system_message_begins_no_p
     ("made", "word"),
     [
         ('f"You are agent number {i}."', "info"),
-        (f'f"Step {{i}} of 20. {RULES}"', "error"),
+        (f'f"Step {{i}} of 20. {RULES}"', "info"),
+        (f'f"Step {{i}} of 20. {RULES * 6}"', "error"),
     ],
 )
 def test_a_number_of_an_agent_is_no_counter_of_steps(made, word):

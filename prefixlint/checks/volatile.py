@@ -39,7 +39,7 @@ SHARED_FLOOR = 24
 BLOCK_FLOOR = 16
 """The same where a value of the request's own follows: a block of vLLM, below which nothing is kept."""
 TEXT_FLOOR = 128
-"""The same where code does not show that the text is system text."""
+"""The same where code does not show that the text is system text, and for numbers that count."""
 _CODE = (".py", ".pyw", ".ipynb")
 """Endings of files in which a text may be anything; a template is there to be sent."""
 _NEVER_ASKED = frozenset(["clock", "date", "age", "random"])
@@ -50,8 +50,8 @@ _EXAMPLES = word_set(
 """What is drawn to show a model how to answer, any of which would do."""
 _OF_A_PROCESS = frozenset(["order", "object"])
 """Kinds that each process has another one of, whenever it makes it."""
-_OF_A_SESSION = frozenset(["order", "selection", "counter", "random"])
-"""Kinds that a conversation often has one of: its id, the number of an agent, the persona that was drawn for it."""
+_OF_A_SESSION = frozenset(["order", "selection", "random"])
+"""Kinds that a conversation often has one of: its id, the persona that was drawn for it."""
 _LISTINGS = frozenset(["listdir", "scandir", "walk", "glob", "iglob", "rglob", "iterdir", "entry_points"])
 """Functions that give the files of a folder, or what is installed."""
 _PRESENT = frozenset(["current", "now", "today"])
@@ -196,6 +196,8 @@ def _costs(place: Place) -> bool:
         return True
     if kind == "selection" and not _is_of_examples(place):
         return False
+    if kind == "counter":  # of one of the parts that a document is read in, as often as of a step
+        return _breaks_off(place, TEXT_FLOOR)
     return _breaks_off(place, SHARED_FLOOR if kind in _OF_A_SESSION else CONTENT_FLOOR)
 
 
