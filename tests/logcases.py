@@ -886,3 +886,14 @@ def _thinking(turn):
 
 
 case("thoughts gone and answers cut", "PFX401 PFX403", [{"messages": [system(RULES), *_thinking(t)]} for t in range(3)])
+
+
+_DESK = "You are Eva, the assistant of a ferry line, and you help the people at the pier.\n" + RULES
+case(
+    "line ahead of one that begins alike, in some",
+    "PFX105",
+    [
+        {"model": "m", "messages": [system(head + _DESK), user(f"question {'abcdefgh'[n]}")]}
+        for n, head in enumerate(["", "You are talking to Ann (ann@corp.example).\n", "", "", ""])
+    ],
+)

@@ -23,9 +23,9 @@ _NAMED = 80  # characters of a name with an address
 _HEADER_VALUE = 64  # characters of a value in a line of client metadata
 _LABELLED = 64  # characters of a line that is a value and what it is; in longer ones numbers are part of a sentence
 _TELLING = frozenset(["address", "clock", "email", "uuid"])
+_LEAST = 12  # characters of a line that is no other one
 _ALONE = 200  # characters of a line that only one of two texts has, in which a value is looked for
 _LISTED = 60  # lines of a list that are looked through for another order
-
 
 _ITEM_BEGUN = re.compile(r"(?:[^\s,;|:()\[\]{}][^,;|:\n()\[\]{}]*)?\Z")
 _ITEMS = re.compile(r"(?:[^,;|\n()\[\]{}.]|\.(?=\S))+(?:[,;|](?:[^,;|\n()\[\]{}.]|\.(?=\S))+)+")
@@ -175,6 +175,9 @@ def classify(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, int]
         lead = _lead(later, start + j - i)
         before, after = piece(earlier, start, end_a), piece(later, start + j - i, end_b)
         return Place("order", j, before, after, lead), end_a, end_b
+    added = _added_line(earlier, i, later, j)
+    if added is not None:
+        return added
     ours, theirs = _Around(earlier, i), _Around(later, j)
     for kind, signs, form in _FORMS:
         a = ours.covering(form, signs)
@@ -390,6 +393,23 @@ def _same_json(earlier: str, i: int, later: str, j: int) -> tuple[str, int, int,
         if end_a >= i and end_b >= j and one and one == two:
             return "json", start, end_a, end_b
     return None
+
+
+def _added_line(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, int] | None:
+    """Find a line that only one text has and that begins as the next one does, which both have: (place, ends)."""
+    back = i - (earlier.rfind("\n", 0, i) + 1)
+    if not back or back > _ALONE or earlier[i - back : i] != later[j - back : j]:
+        return None
+    a, b = ((*text[at - back : at + REACH].split("\n", 2), "")[:2] for text, at in ((earlier, i), (later, j)))
+    whole_a, whole_b = len(a[0]) >= _LEAST and a[0] == b[1], len(b[0]) >= _LEAST and b[0] == a[1]
+    if a[0] == b[0] or whole_a == whole_b:
+        return None
+    text, start, line = (later, j - back, b[0]) if whole_a else (earlier, i - back, a[0])
+    kind, lead = _alone(text, start, line) or (running_text(text, start), _lead(text, start))
+    value = piece(text, start, start + len(line) + 1)
+    before, after = ("", value) if whole_a else (value, "")
+    end_a, end_b = (i - back, j - back + len(value)) if whole_a else (i - back + len(value), j - back)
+    return Place(kind, j, before, after, lead), end_a, end_b
 
 
 def _free_text(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, int]:
