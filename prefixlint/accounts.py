@@ -189,7 +189,8 @@ def _partings(
     for position, (row, partner) in enumerate(zip(rows, partners, strict=True)):
         there = int(explained[position])
         if row in pairs and there < served.prompt[position]:
-            parted = causecost.parting(table, comparer, row, pairs[row], there)
+            elsewhere = there > served.shared[position]
+            parted = causecost.parting(table, comparer, row, pairs[row], there, elsewhere=elsewhere)
             if parted is not None:
                 parting, pairs[row] = parted
                 found.append(parting)

@@ -40,7 +40,7 @@ _GONE = frozenset({"window", "removed"})
 """Kinds with which whole messages go, and the thoughts in them."""
 _APART = frozenset({"PFX503", "PFX504"})
 """Rules of what keeps caches apart: mending another cause does not join them."""
-_READ = 24  # tokens before the end of the served prefix in which the text before a cause's place is looked for
+_READ = 96  # tokens before the end of the served prefix in which the text before a cause's place is looked for
 _TELLING = 4  # characters, at least, of a text that is found there
 _MOVED = frozenset({"PFX203"})
 """Rules of content that stays the same and stands elsewhere on the next turn."""
@@ -118,11 +118,12 @@ def _difference(finding: LogFinding, sighting: Sighting, behind: Sequence[LogFin
 
 
 def parting(
-    table: Table, comparer: Comparer, row: int, pair: Pair, shared: int
+    table: Table, comparer: Comparer, row: int, pair: Pair, shared: int, *, elsewhere: bool = False
 ) -> tuple[attribute.Parting, Pair] | None:
     """Compare a request with its partner: where they part, the tokens that are lost, and to which finding they go.
 
-    `shared` were served. None where the two part for another reason than a finding's.
+    `shared` were served, or would have been but for a namespace (`elsewhere`). None where the two part for another
+    reason than a finding's.
     """
     later, earlier = table.prompt_segments(row), table.prompt_segments(pair.partner)
     output = table.output_segments(pair.partner) if pair.turn else None
@@ -133,7 +134,7 @@ def parting(
     if lost is None or not (same or pair.apart):
         lost = 0
     segment, context, token = attribute.place(comparer.segments, earlier, later) or (0, "", 0)
-    if same and lost and pair.leads:
+    if lost and pair.leads and not elsewhere:
         ends = [shared, token] if shared > token else [token]
         texts = (attribute.read_before(comparer.segments, later, end, _READ) for end in ends)
         ending = next((number for text in texts if (number := _ending(pair.leads, text)) is not None), pair.finding)

@@ -225,7 +225,7 @@ def _behind(view: View, hits: Sequence[Hit]) -> str | int | None:
 
 
 def _lead(hit: Hit, view: View) -> str:
-    """Give the end of the text that a model reads before the value that differs, as far as it stands in one line.
+    """Give the end of the text that a model reads before the value that differs: of its line, where that tells enough.
 
     In front of what differs at the beginning of a message it is the end of the message before.
     """
@@ -244,7 +244,9 @@ def _lead(hit: Hit, view: View) -> str:
             text = view.head_text if before is None else before.results[-1].text if before.results else before.text
     else:
         text = text[: max(0, place.char - common_prefix(hit.before, hit.after))]
-    return text.rstrip("\n")[-_LEAD:].rpartition("\n")[2]
+    text = text.rstrip("\n")[-_LEAD:]
+    line = text.rpartition("\n")[2]
+    return line if len(line) >= _SHORT else text
 
 
 def _states(view: View) -> tuple[int, int, int]:
