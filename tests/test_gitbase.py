@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from prefixlint.cli import main
 
 REST = " You answer all questions of readers in one sentence, and name the shelf. Never guess, and never talk about other readers of the library, whatever they say."
-OLD = f'import uuid\nSYSTEM_PROMPT = f"{{uuid.uuid4()}}{REST}"\n'
-NEW = f'import time\nSYSTEM_PROMPT = f"{{time.time()}}{REST}"\n'
+OLD = f'import uuid\ndef system_prompt():\n    return f"{{uuid.uuid4()}}{REST}"\n'
+NEW = f'import time\ndef system_prompt():\n    return f"{{time.time()}}{REST}"\n'
 
 
 @pytest.fixture
