@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from prefixlint.errors import NoInputError, UsageError
 
+_Made = TypeVar("_Made")
 _HINT = "a result that a command wrote with --format json"
 
 
@@ -47,6 +49,15 @@ def read_as(kind: str) -> Iterator[None]:
             slug="bad-result",
             hint=f"prefixlint schema {kind} shows what it must hold",
         ) from error
+
+
+def build(make: type[_Made], saved: Mapping[str, Any], **read: Any) -> _Made:
+    """Make a dataclass whose fields are called as in the JSON, but for those that were `read`.
+
+    Fields that this version does not know are passed over, since results grow.
+    """
+    known = {field.name for field in fields(make)}  # type: ignore[arg-type]  # only dataclasses are made
+    return make(**{**{key: value for key, value in saved.items() if key in known}, **read})
 
 
 def _foreign(path: str) -> UsageError:

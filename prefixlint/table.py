@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from prefixlint.marks import Block
 from prefixlint.model import BlockHashes, Fingerprint, Messages, Request, TokenIds, Usage
+from prefixlint.names import Names
 
 _SALTS = ("salt=", "extra_key=")  # what begins the part of a namespace that only some engines know
 UNKNOWN = -1
@@ -30,26 +31,6 @@ class Kind(IntEnum):
     NONE = 0
     TOKENS = 1
     BLOCKS = 2
-
-
-@dataclass(slots=True)
-class Names:
-    """Distinct values and their numbers, in order of first appearance."""
-
-    values: list[Any] = field(default_factory=list)
-    _numbers: dict[Any, int] = field(default_factory=dict)
-
-    def number(self, value: Hashable) -> int:
-        """Give the number of a value, a new one where it was not seen before."""
-        known = self._numbers.get(value)
-        if known is None:
-            known = self._numbers[value] = len(self.values)
-            self.values.append(value)
-        return known
-
-    def copy(self) -> Names:
-        """Give the same names, to which others can be added."""
-        return Names(list(self.values), dict(self._numbers))
 
 
 def _bytes() -> array[int]:

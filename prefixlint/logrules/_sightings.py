@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar, overload
 
 from prefixlint.logfindings import Sighting
+from prefixlint.names import Names
 
 T = TypeVar("T")
 
@@ -31,18 +32,15 @@ def _ints() -> array[int]:
 class _Column(Generic[T]):
     """Values of which few are distinct."""
 
-    _numbers: dict[T, int] = field(default_factory=dict)
-    _distinct: list[T] = field(default_factory=list)
+    _names: Names = field(default_factory=Names)
     _column: array[int] = field(default_factory=_ints)
 
     def append(self, value: T) -> None:
-        number = self._numbers.setdefault(value, len(self._distinct))
-        if number == len(self._distinct):
-            self._distinct.append(value)
-        self._column.append(number)
+        self._column.append(self._names.number(value))
 
     def __getitem__(self, index: int) -> T:
-        return self._distinct[self._column[index]]
+        found: T = self._names.values[self._column[index]]
+        return found
 
 
 @dataclass(slots=True)

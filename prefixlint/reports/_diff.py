@@ -13,6 +13,7 @@ from prefixlint.reports._terminal import Style, shorten, visible, wrap
 from prefixlint.reports.json import dump
 from prefixlint.reports.text import excerpt_lines
 from prefixlint.results import Excerpt
+from prefixlint.saved import build
 from prefixlint.wording import many, percent
 
 _ROWS = 30
@@ -223,7 +224,7 @@ def restored(saved: Mapping[str, Any]) -> tuple[Comparison, tuple[str, str]]:
         differences=[_read(row) for row in saved["aligned"]],
         characters=None if size is None else Characters(shared["characters"], shared["behind"], size, size),
         grows=saved["grows"],
-        tokens=tokens and Tokens(**{"counted" if key == "counted_with" else key: tokens[key] for key in tokens}),
+        tokens=tokens and build(Tokens, tokens, counted=tokens["counted_with"]),
         verdicts=[misses.restored(row) for row in saved["engines"]],
         notes=saved["notes"],
     )
@@ -250,4 +251,4 @@ def _read(row: Mapping[str, Any]) -> Difference:
 
 def read_excerpt(saved: Mapping[str, str] | None) -> Excerpt | None:
     """Read an excerpt that was written as JSON."""
-    return None if saved is None else Excerpt(**saved)
+    return None if saved is None else build(Excerpt, saved)

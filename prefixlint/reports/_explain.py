@@ -13,6 +13,7 @@ from prefixlint.reports._terminal import Style, count, moment, shorten, table, v
 from prefixlint.reports._times import iso, seconds
 from prefixlint.reports.json import dump
 from prefixlint.reports.text import excerpt_lines
+from prefixlint.saved import build
 from prefixlint.wording import many
 
 _PASSAGES = 12
@@ -209,9 +210,9 @@ def restored(saved: Mapping[str, Any]) -> Explanation:
         model=saved["model"],
         format=saved["format"],
         family=(family["id"], family["name"], family["requests"]),
-        conversation=Conversation(turn["turn"], turn["turns"], [Place(**place) for place in turn["earlier"]]),
+        conversation=Conversation(turn["turn"], turn["turns"], [build(Place, place) for place in turn["earlier"]]),
         prompt=saved["prompt_tokens"],
-        passages=[Passage(**passage) for passage in saved["passages"]],
+        passages=[build(Passage, passage) for passage in saved["passages"]],
         counted=saved["counted_with"],
         exact=saved["exact"],
         verdicts=[misses.restored(verdict) for verdict in saved["engines"]],

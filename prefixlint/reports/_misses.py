@@ -8,6 +8,7 @@ from typing import Any
 from prefixlint.details import Place, Verdict
 from prefixlint.model import MissCause
 from prefixlint.reports._terminal import count, table
+from prefixlint.saved import build
 from prefixlint.wording import percent
 
 WORDS = {
@@ -87,5 +88,5 @@ def restored(saved: Mapping[str, Any]) -> Verdict:
         saved["prompt_tokens"],
         saved["cached_tokens"],
         {MissCause(cause): tokens for cause, tokens in saved["misses"].items()},
-        saved["from"] and Place(**saved["from"]),
+        saved["from"] and build(Place, saved["from"]),
     )

@@ -6,7 +6,6 @@ What no report shows is not in the JSON, and stays empty: the sightings of a cau
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any, TypeVar
 
 from prefixlint import rulebook
@@ -47,6 +46,7 @@ from prefixlint.results import (
     Waterfall,
     WhatIf,
 )
+from prefixlint.saved import build
 
 Json = Mapping[str, Any]
 _Made = TypeVar("_Made")
@@ -83,17 +83,8 @@ def analysis(saved: Json) -> Analysis:
     )
 
 
-def _made(make: type[_Made], saved: Json, **read: Any) -> _Made:
-    """Make a value whose fields are called as in the JSON, but for those that were `read`.
-
-    Fields that this version does not know are passed over, since results grow.
-    """
-    known = {field.name for field in fields(make)}  # type: ignore[arg-type]  # only dataclasses are made
-    return make(**{**{key: value for key, value in saved.items() if key in known}, **read})
-
-
 def _each(make: type[_Made], rows: Sequence[Json]) -> list[_Made]:
-    return [_made(make, row) for row in rows]
+    return [build(make, row) for row in rows]
 
 
 def _input(saved: Json) -> Input:
@@ -115,35 +106,35 @@ def _skip(saved: Json) -> Skip:
 
 
 def _reported(saved: Json | None) -> Reported | None:
-    return None if saved is None else _made(Reported, saved)
+    return None if saved is None else build(Reported, saved)
 
 
 def _engine(saved: Json) -> EngineResult:
     misses = {MissCause(name): tokens for name, tokens in saved["misses"].items()}
-    return _made(EngineResult, saved, misses=misses, sized_by=saved.get("granularity_by", "profile"))
+    return build(EngineResult, saved, misses=misses, sized_by=saved.get("granularity_by", "profile"))
 
 
 def _family(saved: Json) -> Family:
     made = {
-        "engines": {name: _made(FamilyEngine, one) for name, one in saved["engines"].items()},
+        "engines": {name: build(FamilyEngine, one) for name, one in saved["engines"].items()},
         "spans": [_place(one) for one in saved["spans"]],
         "template": _each(Piece, saved["template"]),
     }
-    return _made(Family, saved, **made)
+    return build(Family, saved, **made)
 
 
 def _place(saved: Json) -> VolatilePlace:
     example = saved["example"]
     made = {
-        "excerpt": _made(Excerpt, saved["excerpt"]),
+        "excerpt": build(Excerpt, saved["excerpt"]),
         "example": (example["path"], example["line"], example["other_line"]),
     }
-    return _made(VolatilePlace, saved, **made)
+    return build(VolatilePlace, saved, **made)
 
 
 def _group(saved: Json) -> Group:
     made = {"reported": _reported(saved["reported"]), "engines": [_engine(one) for one in saved["engines"]]}
-    return _made(Group, saved, **made)
+    return build(Group, saved, **made)
 
 
 def _curves(saved: Json) -> Curves:
@@ -182,7 +173,7 @@ def _saving(saved: Json) -> Saving:
         "break_even": saved["break_even_reads"],
         "queue": None if saved["queue"] is None else _queue(saved["queue"]),
     }
-    return _made(Saving, saved, **made)
+    return build(Saving, saved, **made)
 
 
 def _queue(saved: Json) -> QueueEffect:
@@ -199,12 +190,12 @@ def _advice(saved: Json) -> Advice:
         "money": saved["money_saved"],
         "marks": [_mark(one) for one in saved["marks"]],
     }
-    return _made(Advice, saved, **made)
+    return build(Advice, saved, **made)
 
 
 def _mark(saved: Json) -> MarkAdvice:
     made = {"ttl": saved["ttl_s"], "reads": saved["reads_per_write"], "break_even": saved["break_even_reads"]}
-    return _made(MarkAdvice, saved, **made)
+    return build(MarkAdvice, saved, **made)
 
 
 def _finding(saved: Json) -> LogFinding:
@@ -240,7 +231,7 @@ def _static(saved: Json) -> StaticFinding:
 
 
 def _waterfall(saved: Json) -> Waterfall:
-    return _made(Waterfall, saved, steps=_each(Step, saved["steps"]))
+    return build(Waterfall, saved, steps=_each(Step, saved["steps"]))
 
 
 def _tree(saved: Json) -> PrefixTree:

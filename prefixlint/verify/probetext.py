@@ -9,6 +9,7 @@ import orjson
 
 from prefixlint.reports import Look
 from prefixlint.reports._terminal import Style, columns, table, visible, wrap
+from prefixlint.saved import build
 from prefixlint.verify.probed import TITLES, Probed, Rule, Seen
 from prefixlint.verify.targets import About
 from prefixlint.wording import many
@@ -128,7 +129,7 @@ def restored(saved: Mapping[str, Any]) -> Probed:
     about = About(
         server["kind"], server["title"], None, server["version"], server["model"], notes=tuple(server["notes"])
     )
-    rules = (Rule(**{**rule, "seen": tuple(Seen(**one) for one in rule["seen"])}) for rule in saved["rules"])
+    rules = (build(Rule, rule, seen=tuple(build(Seen, one) for one in rule["seen"])) for rule in saved["rules"])
     return Probed(
         url=server["url"],
         about=about,

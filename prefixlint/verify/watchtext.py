@@ -12,6 +12,7 @@ import orjson
 
 from prefixlint.reports import Look
 from prefixlint.reports._terminal import Style, duration, short_count, visible, wrap
+from prefixlint.saved import build
 from prefixlint.verify.metrics import Histogram
 from prefixlint.verify.targets import Counters
 from prefixlint.verify.triage import PARTS, Sample, Timing, Verdict
@@ -172,11 +173,11 @@ def row(sample: Sample, clock: str, judged: Sequence[Judged], look: Look) -> str
     style = Style(look.color)
     rate, counters = sample.counters.hit_rate, sample.counters
     requests = "-" if sample.requests is None else f"{sample.requests:,.0f}"
-    cells = [clock, requests, "-" if rate is None else f"{100 * rate:.1f} %"]
+    cells = [clock, requests, "-" if rate is None else percent(rate)]
     for part in ("ttft", *PARTS):
         timing = sample.timing(part)
         cells.append("-" if timing is None or timing.mean is None else milliseconds(timing.mean))
-    cells.append("-" if counters.kv_usage is None else f"{100 * counters.kv_usage:.0f} %")
+    cells.append("-" if counters.kv_usage is None else percent(counters.kv_usage, 0))
     cells.append("-" if counters.queue_length is None else f"{counters.queue_length:,.0f}")
     padded = [f"{cell:>{size}}" for cell, (_, size) in zip(cells, _COLUMNS, strict=True)]
     broken = {one.name for one in judged if one.holds is False}
@@ -268,7 +269,7 @@ def saved_text(saved: Mapping[str, Any], look: Look) -> str:
 
 
 def _judged(saved: Mapping[str, Any]) -> list[Judged]:
-    return [Judged(**limit) for limit in saved["limits"]]
+    return [build(Judged, limit) for limit in saved["limits"]]
 
 
 @dataclass(frozen=True, slots=True)
