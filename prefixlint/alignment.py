@@ -41,12 +41,12 @@ class Alignment:
         old, new = _old(row), {leaf.path for leaf in row.later}
         for leaf in row.later:
             if leaf.path not in old:
-                yield self._made("added", leaf.path, 0, values=("", self._shown(leaf)))
+                yield self.made("added", leaf.path, 0, values=("", self._shown(leaf)))
             elif not _same(old[leaf.path], leaf.value):
                 yield from self._changed(Leaf(leaf.path, old[leaf.path]), leaf)
         for path, value in old.items():
             if path not in new:
-                yield self._made("removed", path, 0, values=(self._shown(Leaf(path, value)), ""))
+                yield self.made("removed", path, 0, values=(self._shown(Leaf(path, value)), ""))
 
     def _whole(self, row: Row) -> Difference:
         held = row.later or row.earlier
@@ -54,18 +54,17 @@ class Alignment:
         text = self._shown(next((leaf for leaf in held if not leaf.path.endswith((".role", ".type"))), held[0]))
         relation: Relation = "added" if row.later else "removed"
         values = ("", text) if row.later else (text, "")
-        what, rule = (_WORDS[relation], None) if spoken is None else (spoken.what, spoken.code)
-        return Difference(relation, row.path, row.path, 0, size(held), what, *values, rule=rule)
+        return _named(Difference(relation, row.path, row.path, 0, size(held), _WORDS[relation], *values), spoken)
 
     def _changed(self, other: Leaf, leaf: Leaf) -> Iterator[Difference]:
         """Give the changes of one string, each with the characters that are equal behind it."""
         if not isinstance(leaf.value, str) or not isinstance(other.value, str):
-            yield self._made("changed", leaf.path, 0, values=(self._shown(other), self._shown(leaf)))
+            yield self.made("changed", leaf.path, 0, values=(self._shown(other), self._shown(leaf)))
             return
         for place, words in logrules.differences(other.value, leaf.value):
             values = self._part(leaf.path, place.before), self._part(leaf.path, place.after)
             what = words if place.before and place.after else "text that is new" if place.after else "text that is gone"
-            yield replace(self._made("changed", leaf.path, place.char, what=what, values=values), characters=place.tail)
+            yield replace(self.made("changed", leaf.path, place.char, what=what, values=values), characters=place.tail)
 
     def _part(self, path: str, value: str) -> str:
         return cut(logrules.shown(value, path, self._redactor, most=2 * _SIDE))
@@ -73,14 +72,16 @@ class Alignment:
     def _shown(self, leaf: Leaf) -> str:
         return cut(self._redactor.value(leaf.path, str(leaf.value)))
 
-    def _made(
+    def made(
         self, relation: Relation, path: str, char: int, *, values: tuple[str, str], what: str | None = None
     ) -> Difference:
-        hit = self._spoken.get((path, char))
+        """Give the difference at a place, in the words of the rule that speaks of it, if one does."""
         words = _WORDS[relation] if what is None else what
-        if hit is None:
-            return Difference(relation, path, path, char, 0, words, *values)
-        return Difference(relation, path, path, char, 0, hit.what, *values, rule=hit.code)
+        return _named(Difference(relation, path, path, char, 0, words, *values), self._spoken.get((path, char)))
+
+
+def _named(row: Difference, hit: Hit | None) -> Difference:
+    return row if hit is None else replace(row, what=hit.what, rule=hit.code)
 
 
 def _within(path: str, unit: str) -> bool:

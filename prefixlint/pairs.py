@@ -49,9 +49,9 @@ def compare(
         return Comparison(first, None, rows, None, tokens.index is None, tokens, verdicts, notes)
     parted = bodies.first_difference(ours, theirs)
     aligned = bodies.aligned(ours, theirs)
-    hits = logrules.compare(earlier, later, turn=turn)
-    rows = alignment.Alignment(hits, redactor).differences(aligned)
-    first = _first(parted, rows, hits, redactor)
+    aligner = alignment.Alignment(logrules.compare(earlier, later, turn=turn), redactor)
+    rows = aligner.differences(aligned)
+    first = _first(parted, rows, aligner, redactor)
     return Comparison(
         first=first and _masked(first, redactor),
         excerpt=_excerpt(parted, redactor),
@@ -65,7 +65,7 @@ def compare(
 
 
 def _first(
-    parted: bodies.Difference | None, rows: Sequence[Difference], hits: Sequence[logrules.Hit], redactor: Redactor
+    parted: bodies.Difference | None, rows: Sequence[Difference], aligner: alignment.Alignment, redactor: Redactor
 ) -> Difference | None:
     """Find the first divergence among the differences; where they show it otherwise, give it as it is."""
     if parted is None:
@@ -78,10 +78,8 @@ def _first(
         alignment.cut(redactor.value(parted.path, "" if value is None else str(value)))
         for value in (parted.before, parted.after)
     )
-    hit = next((hit for hit in hits if (hit.at.path, hit.at.char) == (parted.path, parted.char)), None)
-    what, rule = (what, None) if hit is None else (hit.what, hit.code)
     relation: Relation = "added" if parted.grows else "changed"
-    return Difference(relation, parted.path, parted.path, parted.char, 0, what, before, after, rule=rule)
+    return aligner.made(relation, parted.path, parted.char, values=(before, after), what=what)
 
 
 def _masked(row: Difference, redactor: Redactor) -> Difference:

@@ -18,6 +18,7 @@ from prefixlint.modelfiles import ModelFiles, resolve
 from prefixlint.results import Note, QueueEffect, Saving
 from prefixlint.shapes import KV_BYTES, Shape, read_shape, shape
 from prefixlint.table import UNKNOWN, Table
+from prefixlint.wording import percent
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -242,7 +243,7 @@ def _times(form: Shape, timing: cost.Timing | None, served: Served, fitted: cost
             without=float(fitted.seconds(work).sum()),
             calibrated=True,
             band=max(cost.CALIBRATED_BAND, fitted.error),
-            basis=f"{basis}, median error {100 * fitted.error:.0f} %)",
+            basis=f"{basis}, median error {percent(fitted.error, 0)})",
         )
     if timing is None:
         return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from prefixlint.errors import UsageError
 from prefixlint.results import Analysis
 from prefixlint.trends import Versus
+from prefixlint.wording import percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ def failures(result: Analysis, wanted: Thresholds) -> tuple[str, ...]:
 
 def _under(result: Analysis, limit: float | None) -> Iterator[str]:
     rates = [(engine.engine, engine.hit_rate) for engine in result.engines if engine.hit_rate is not None]
-    below = [f"{name} {100 * rate:.1f} %" for name, rate in rates if limit is not None and 100 * rate < limit]
+    below = [f"{name} {percent(rate)}" for name, rate in rates if limit is not None and 100 * rate < limit]
     if below:
         yield f"hit rate below {limit:g} %: {', '.join(below)}"
 
@@ -48,7 +49,7 @@ def _dropped(versus: Versus, limit: float | None) -> Iterator[str]:
         if limit is not None and moved.before is not None and moved.after is not None:
             fell = 100 * (moved.before - moved.after)
             if fell > limit:
-                way = f"from {100 * moved.before:.1f} % to {100 * moved.after:.1f} %"
+                way = f"from {percent(moved.before)} to {percent(moved.after)}"
                 yield f"hit rate of {name} fell by {fell:.1f} points, {way}; at most {limit:g} are allowed"
 
 

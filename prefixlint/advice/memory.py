@@ -13,6 +13,7 @@ from prefixlint import cost
 from prefixlint.advice._case import LEAST, Case
 from prefixlint.errors import PrefixlintError
 from prefixlint.results import Advice, PoolSize
+from prefixlint.wording import percent
 
 _SHARE = 0.95  # of the ceiling
 _HALVED = {"bf16": "fp8", "fp16": "fp8"}
@@ -121,9 +122,9 @@ def _to_ask_for(case: Case, size: PoolSize) -> Iterator[Advice]:
     if size.ceiling < LEAST:
         return
     asked = wanted + _largest(case, size.engine)
-    text = f"ask for a pool of {_tokens(case, asked)}: it gives {100 * _SHARE:.0f} % of what any pool would"
+    text = f"ask for a pool of {_tokens(case, asked)}: it gives {percent(_SHARE, 0)} of what any pool would"
     if size.knee < wanted:
-        knee = f"{_tokens(case, size.knee)} ({100 * (size.knee_hit_rate or 0):.1f} %)"
+        knee = f"{_tokens(case, size.knee)} ({percent(size.knee_hit_rate or 0)})"
         text += f"; from {knee} on more memory gives less than its share"
     yield _advice(case, size, None, _Asked("pool", text, wanted, asked), capacity=str(asked))
 

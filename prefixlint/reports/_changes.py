@@ -120,7 +120,7 @@ def _settings_said(comparison: Mapping[str, Any]) -> Iterator[str]:
             )
     drift = (comparison.get("drift") or {}).get("cold", {}).get("ttft_p50")
     if drift is not None:
-        yield f"Two turns of the baseline are {100 * drift:.0f} % apart in TTFT P50: less is no difference."
+        yield f"Two turns of the baseline are {percent(drift, 0)} apart in TTFT P50: less is no difference."
 
 
 def _change(one: Mapping[str, Any], *, unsure: str = " (unsure)") -> str:

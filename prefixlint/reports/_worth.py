@@ -222,7 +222,7 @@ def _seconds(one: Saving) -> str:
     if one.prefill_seconds is None:
         return ""
     share = percent(one.seconds_share)
-    return f"{_three(one.prefill_seconds)} s ±{100 * (one.band or 0):.0f} % ({share})"
+    return f"{_three(one.prefill_seconds)} s ±{percent(one.band or 0, 0)} ({share})"
 
 
 def _money(one: Saving) -> str:
