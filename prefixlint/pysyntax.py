@@ -116,7 +116,7 @@ class _Older:
                 at = self.code(at) + 1
                 self._blank(match.start("params"), at)
             elif match["type"]:
-                self._type(match)
+                at = self._type(match)
             elif match["others"] and not outer:
                 self._blank(*match.span("others"))
             elif match["open"]:
@@ -135,13 +135,15 @@ class _Older:
             if self.text[at] not in "\r\n":
                 self.out[at] = ord(" ")
 
-    def _type(self, match: re.Match[str]) -> None:
-        """Make an assignment of a `type` statement."""
-        name = match["name"]
+    def _type(self, match: re.Match[str]) -> int:
+        """Make an assignment of a `type` statement; give where its name and parameters end."""
+        name, at = match["name"], match.end()
         start, end = match.span("type")
-        if self.text[match.end()] == "[":
-            self._blank(match.end(), self.code(match.end() + 1) + 1)
+        if self.text[at] == "[":
+            at = self.code(at + 1) + 1
+            self._blank(match.end(), at)
         self.out[start:end] = name.ljust(end - start).encode("latin-1")
+        return at
 
     def _string(self, match: re.Match[str], outer: Sequence[str]) -> int:
         """Walk over a string, inside of f-strings with a quote that theirs is not; give where it ends."""

@@ -13,6 +13,7 @@ from prefixlint.pysyntax import NotPythonError
 NEWER = {
     "type X = int\n": "X = int",
     "if a:\n    type X[T: (int, str)] = list[T]\n": "if a:\n    X = list[T]",
+    'type X[T = f"{a["b"]}"] = int\n': "X = int",
     "def f[T](a: T) -> T:\n    pass\n": "def f(a: T) -> T:\n    pass",
     "class A[T = dict[str, 'x]'], *Ts]:\n    pass\n": "class A:\n    pass",
     "async def g [K] (a):\n    '''[doc'''\n": "async def g(a):\n    '''[doc'''",
