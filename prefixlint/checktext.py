@@ -6,14 +6,14 @@ from collections import Counter
 
 from prefixlint.checkrun import CheckResult, position
 from prefixlint.findings import At, Finding, Severity
-from prefixlint.reports._terminal import wrap
+from prefixlint.reports._terminal import columns, shorten, wrap
 from prefixlint.sources import Diagnostic, notebook
 from prefixlint.wording import many
 
 _COLORS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "info": "\x1b[1;36m", "dim": "\x1b[2m", "bold": "\x1b[1m"}
 _RESET = "\x1b[0m"
-_MAX_LINE = 160
-"""Characters of a source line that are shown around the place."""
+_LEAST = 20
+"""Columns of a source line that are shown around the place, however narrow the terminal is."""
 
 
 def text(
@@ -76,34 +76,34 @@ def _logged(finding: Finding, at: At, width: int, *, color: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _block(finding: Finding, result: CheckResult, columns: int, *, color: bool) -> str:
+def _block(finding: Finding, result: CheckResult, width: int, *, color: bool) -> str:
     if finding.at is not None:
-        return _logged(finding, finding.at, columns, color=color)
+        return _logged(finding, finding.at, width, color=color)
     word = finding.severity.word
     data = result.files.get(finding.span.path, b"")
     line, column = position(data, finding.span.start)
     end_line, end_column = position(data, finding.span.end)
-    width = len(str(line))
-    source, shift = _source_line(data, finding.span.start, column)
-    stop = end_column if end_line == line else len(source) + shift + 1
-    carets = " " * (column - 1 - shift) + "^" * max(1, min(stop - column, len(source) - (column - 1 - shift)))
+    margin = len(str(line))
+    length = end_column - column if end_line == line else None
+    room = width - margin - len(" | ")
+    source, carets = _marked_line(_line_of(data, finding.span.start), column - 1, length, room)
     bar = _paint("|", "dim", color)
     lines = [
-        *_headline(finding, finding.message, columns, color=color),
-        f"{' ' * width}--> {_plain(finding.span.path)}:{line}:{column}{_cell(finding, data)}",
-        f"{' ' * width} {bar}",
+        *_headline(finding, finding.message, width, color=color),
+        f"{' ' * margin}--> {_plain(finding.span.path)}:{line}:{column}{_cell(finding, data)}",
+        f"{' ' * margin} {bar}",
         f"{line} {bar} {source}",
-        f"{' ' * width} {bar} {_paint(carets, word, color)}",
+        f"{' ' * margin} {bar} {_paint(carets, word, color)}",
     ]
     for related in finding.related:
         where, at = position(result.files.get(related.span.path, b""), related.span.start)
         place = f"note: {_plain(related.span.path)}:{where}:{at}"
-        lines += _noted(place, _plain(related.message), width, columns)
+        lines += _noted(place, _plain(related.message), margin, width)
     if finding.help:
-        lines += _noted("help", finding.help, width, columns)
+        lines += _noted("help", finding.help, margin, width)
     if finding.fix is not None:
         option = "--fix" if finding.fix.applicability == "safe" else "--unsafe-fixes"
-        lines += _noted("fix", f"{finding.fix.title} ({option})", width, columns)
+        lines += _noted("fix", f"{finding.fix.title} ({option})", margin, width)
     return "\n".join(lines) + "\n"
 
 
@@ -112,16 +112,25 @@ def _cell(finding: Finding, data: bytes) -> str:
     return f" (cell {found[0]}, line {found[1]})" if found else ""
 
 
-def _source_line(data: bytes, offset: int, column: int) -> tuple[str, int]:
-    """Give the text of the line around a byte, cut around its column if it is long, tabs as one space.
-
-    And how many characters were cut. A line may be a megabyte long: it is cut before anything else is done with it.
-    """
+def _line_of(data: bytes, offset: int) -> str:
     start, stop = data.rfind(b"\n", 0, offset) + 1, data.find(b"\n", offset)
-    source = data[start : stop if stop >= 0 else len(data)].decode("utf-8", "replace").rstrip("\r")
-    shift = max(0, min(column - 1 - _MAX_LINE // 2, len(source) - _MAX_LINE)) if len(source) > _MAX_LINE else 0
-    kept = source[shift : shift + _MAX_LINE].replace("\t", " ")
-    return _plain(kept), shift
+    return data[start : stop if stop >= 0 else len(data)].decode("utf-8", "replace").rstrip("\r")
+
+
+def _marked_line(source: str, at: int, length: int | None, room: int) -> tuple[str, str]:
+    """Give a line in `room` columns, cut around a place if it is longer, and the carets below the place.
+
+    The place begins at the character `at`; without a length it goes on to the line's end. Tabs are one space. A line
+    may be a megabyte long: it is cut to about what can be seen before its columns are counted.
+    """
+    room = max(_LEAST, room)
+    before, behind = (
+        _plain(part.replace("\t", " ")) for part in (source[max(0, at - room - 1) : at], source[at:][: room + 1])
+    )
+    before = shorten(before, room - min(columns(behind), room * 2 // 3), keep="end")
+    shown = shorten(behind, room - columns(before))
+    marked = shown if length is None else shown[:length]
+    return before + shown, " " * columns(before) + "^" * max(1, columns(marked))
 
 
 def _statistics(result: CheckResult) -> str:

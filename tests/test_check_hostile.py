@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from prefixlint import checktext, link, placement
 from prefixlint.cli import main
 from prefixlint.placement import UNKNOWN_TOKENS
+from prefixlint.reports._terminal import columns
 from tests.clocked import PROMPT, bodies
 from tests.linting import findings, places, project_of
 
@@ -182,13 +183,21 @@ def test_a_prompt_that_is_too_deep_leaves_the_others(monkeypatch):
 # ---------------------------------------------------------------------- time
 
 
-def test_a_long_line_is_cut_before_it_is_shown():
-    data = b"x" * 1000 + b"\t\x07{d}" + b"y" * 1_000_000 + b"\nnext"
-    line, shift = checktext._source_line(data, 1002, 1003)
-    assert len(line) == checktext._MAX_LINE
-    assert line[1002 - shift :].startswith("{d}yy")
-    assert line[: 1002 - shift].endswith("x ?")
-    assert checktext._source_line(b"a\n\tb{d}\r\nc", 4, 3) == (" b{d}", 0)
+@pytest.mark.parametrize("room", [30, 77, 120])
+@pytest.mark.parametrize("before", ["", "\t\x07", "x" * 1_000, "今" * 500])
+@pytest.mark.parametrize("behind", ["", "y", "y" * 1_000_000, "です" * 500])
+def test_a_long_line_is_cut_to_the_room_that_there_is_and_the_carets_stand_below_the_place(room, before, behind):
+    data = f"first\n{before}{{今日}}{behind}\r\nnext".encode()
+    line = checktext._line_of(data, 6)
+    source, carets = checktext._marked_line(line, len(before), len("{今日}"), room)
+    assert columns(source) <= room
+    assert columns(source) >= room - 2 or source == checktext._plain(line.replace("\t", " "))
+    assert carets == " " * columns(source.partition("{")[0]) + "^" * 6
+
+
+def test_carets_go_on_to_the_end_of_a_line_where_the_place_does():
+    assert checktext._marked_line("a = {b", 4, None, 40) == ("a = {b", "    ^^")
+    assert checktext._marked_line("", 0, 0, 40) == ("", "^")
 
 
 def test_places_count_what_stands_beside_them_in_their_own_branch():
