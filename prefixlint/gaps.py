@@ -85,10 +85,11 @@ def told(
 ) -> Told | None:
     """Compare what the log reports with what an unlimited cache serves; None where it reports nothing.
 
-    `losses` are what limits that were asked for cost of it, by cause.
+    Of prompts that the log holds in part only, a server's hits on the rest say nothing about what is known of them, so
+    they are not compared. `losses` are what limits that were asked for cost of it, by cause.
     """
     prompt, cached = (np.frombuffer(column, np.int64)[rows] for column in (table.prompt, table.cached))
-    known = (prompt != UNKNOWN) & (cached != UNKNOWN)
+    known = (prompt != UNKNOWN) & (cached != UNKNOWN) & (np.frombuffer(table.partial, np.int8)[rows] == 0)
     if not known.any():
         return None
     last = _last_use(rows, free)

@@ -11,14 +11,14 @@ from prefixlint.simulate import Served
 from prefixlint.table import Table
 
 
-def table(count, *, cached, prompt=1_000, times=None, replicas=None, keys=None):
+def table(count, *, cached, prompt=1_000, times=None, replicas=None, keys=None, missing=()):
     found = Table()
     for n in range(count):
         usage = None if cached[n] is None else Usage(prompt=prompt, cached=cached[n])
         request = Request(
             "log",
             n + 1,
-            Messages([{"role": "user", "content": "x"}]),
+            Messages([{"role": "user", "content": "x"}], missing="head" if n in missing else None),
             "openai-chat",
             time=None if times is None else times[n],
             replica=None if replicas is None else replicas[n],
@@ -66,6 +66,15 @@ def test_hits_on_text_from_before_the_log():
     free = served(3, cached=[0, 900, 900])
     told = gaps.told(table(3, cached=[500, 900, 900]), rows(3), free, None, timed=False)
     assert names(told) == {"hits on text that is not in the log": -500}
+
+
+def test_prompts_that_the_log_holds_in_part_are_not_compared():
+    free = served(4, cached=[0, 90, 90, 90], prompt=100, new=10)
+    told = gaps.told(table(4, cached=[0, 900, 300, 990], missing=(1, 3)), rows(4), free, None, timed=False)
+    assert told.known.tolist() == [True, False, True, False]
+    assert names(told) == {"unexplained": 600}
+    everywhere = table(4, cached=[0, 900, 300, 990], missing=range(4))
+    assert gaps.told(everywhere, rows(4), free, None, timed=False) is None
 
 
 def test_blocks_of_the_server():

@@ -146,6 +146,8 @@ def _rates(result: Analysis, style: Style, look: Look) -> list[str]:
         text = "hit rate = cached / prompt tokens"
         if unlimited:
             text += ", of an unlimited cache" + ("; requests one after the other" if look.verbose else "")
+        if any(note.slug == "partial-prompts" for note in result.notes):
+            text += "; what could be served is of the text that the log holds"
         if look.verbose:
             means = ", ".join(f"{e.engine} {percent(e.hit_rate_mean)}" for e in result.engines)
             text += f". Mean of the requests' own rates: {means}"
