@@ -93,26 +93,36 @@ def told(
     if not known.any():
         return None
     last = _last_use(rows, free)
-    could = _as_reported(free, np.where(known, prompt, 0))
+    could = _as_reported(free, free.cached, np.where(known, prompt, 0))
     there = known & (could > 0) & (last >= 0)
     missed = there & (cached < _MISSED * could)
     short = np.where(known, np.maximum(could - cached, 0), 0)
-    over = np.where(known, np.minimum(could - cached, 0), 0)
+    over = np.where(known, np.maximum(cached - could, 0), 0)
     look = _Look(table, rows, free, np.where(known, cached, 0), short, last, missed, there & ~missed)
     found = list(_parts(look, losses, timed=timed))
     found += look.take("unexplained", look.short)
-    if over.any():
-        found.append(Gap("hits on text that is not in the log", over))
+    found += _beyond(over, np.maximum(_as_reported(free, free.shared, prompt) - could, 0), free.engine.name)
     return Told(known, np.where(known, prompt, 0), look.cached, tuple(found))
 
 
-def _as_reported(free: Served, prompt: Counts) -> Counts:
-    """Give the tokens that could have been cached, of prompts as long as the server counted them.
+def _as_reported(free: Served, tokens: Counts, prompt: Counts) -> Counts:
+    """Give leading tokens of prompts, of prompts as long as the server counted them.
 
     Its tokenizer may be another one than that of the analysis: a share of the prompt is the same, a number is not.
     """
-    scaled = np.rint(free.cached * prompt / np.maximum(free.prompt, 1)).astype(np.int64)
-    return np.where(free.prompt == prompt, free.cached, np.minimum(scaled, prompt))
+    scaled = np.rint(tokens * prompt / np.maximum(free.prompt, 1)).astype(np.int64)
+    return np.where(free.prompt == prompt, tokens, np.minimum(scaled, prompt))
+
+
+def _beyond(over: Counts, held: Counts, engine: str) -> Iterator[Gap]:
+    """Name hits that an unlimited cache would not have had: its rules refuse `held` tokens of text that was there."""
+    refused = np.minimum(over, held)
+    for name, tokens in (
+        (f"hits that the rules of {engine} do not give", refused),
+        ("hits on text that is not in the log", over - refused),
+    ):
+        if tokens.any():
+            yield Gap(name, -tokens)
 
 
 def _parts(look: _Look, losses: Mapping[MissCause, Counts] | None, *, timed: bool) -> Iterator[Gap]:

@@ -68,6 +68,15 @@ def test_hits_on_text_from_before_the_log():
     assert names(told) == {"hits on text that is not in the log": -500}
 
 
+def test_hits_that_a_minimum_length_would_refuse():
+    free = served(3, cached=[0, 0, 0])  # 900 tokens of each prompt were there, and the engine takes none
+    told = gaps.told(table(3, cached=[0, 640, 1_000]), rows(3), free, None, timed=False)
+    assert names(told) == {
+        "hits that the rules of sglang do not give": -640 - 900,
+        "hits on text that is not in the log": -100,
+    }
+
+
 def test_prompts_that_the_log_holds_in_part_are_not_compared():
     free = served(4, cached=[0, 90, 90, 90], prompt=100, new=10)
     told = gaps.told(table(4, cached=[0, 900, 300, 990], missing=(1, 3)), rows(4), free, None, timed=False)
