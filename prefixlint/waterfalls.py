@@ -19,7 +19,9 @@ from prefixlint.table import by_value
 Counts = NDArray[np.int64]
 Rows = NDArray[np.intp]
 
-_ALL = "all together"
+_SHOWN = 0.0005  # of the prompt tokens: what rounds to a tenth of a point
+_OTHERS = "requests that are not compared"
+_COUNTS = "the server counts tokens otherwise"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +110,10 @@ def _row(
 
 
 def _steps(engine: _Engine, tried: Gains, family: int | None, where: Rows) -> Iterator[Step]:
+    prompt, served = int(engine.free.prompt[where].sum()), int(engine.free.cached[where].sum())
     told = engine.told
     if told is not None and told.known[where].any():
-        yield Step("reported", _reported(told, where), int(told.prompt[where].sum()), int(told.cached[where].sum()))
-        cached = int(told.cached[where].sum())
-        for gap in told.gaps:
-            lost = int(gap.tokens[where].sum())
-            if lost:
-                cached += lost
-                yield Step("gap", gap.name, int(told.prompt[where].sum()), cached, lost)
-    prompt, served = int(engine.free.prompt[where].sum()), int(engine.free.cached[where].sum())
+        yield from _gap(told, where, served / prompt if prompt else 0.0)
     yield Step("logged", "as logged, unlimited cache", prompt, served)
     done: frozenset[int] = frozenset()
     own = frozenset(tried.order) if family is None else tried.free.families.get(family, frozenset())
@@ -130,6 +126,24 @@ def _steps(engine: _Engine, tried: Gains, family: int | None, where: Rows) -> It
         yield Step("fix", fix.name, tokens.prompt, tokens.cached, rules=tuple(sorted(fix.codes)))
     prompt, served = int(engine.best.prompt[where].sum()), int(engine.best.cached[where].sum())
     yield Step("ceiling", "only what is truly new is computed", prompt, served)
+
+
+def _gap(told: gaps.Told, where: Rows, logged: float) -> Iterator[Step]:
+    """Give what was reported and the steps from there to the rate of the log as it is, which they add up to.
+
+    Steps are in tokens as the server counted them. Where it counted otherwise, or not all requests, shares of its tokens
+    are not those of the log's, and the difference is a step of its own.
+    """
+    prompt, cached = int(told.prompt[where].sum()), int(told.cached[where].sum())
+    yield Step("reported", _reported(told, where), prompt, cached)
+    parts = [(gap.name, int(gap.tokens[where].sum())) for gap in told.gaps]
+    rest = round(logged * prompt) - cached - sum(tokens for _, tokens in parts)
+    if abs(rest) >= _SHOWN * prompt:
+        parts.append((_OTHERS if not told.known[where].all() else _COUNTS, rest))
+    for name, tokens in parts:
+        if tokens:
+            cached += tokens
+            yield Step("gap", name, prompt, cached, tokens)
 
 
 def _reported(told: gaps.Told, where: Rows) -> str:

@@ -1,14 +1,20 @@
 """What lies between the reported hits and the possible ones is taken apart, and adds up."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from prefixlint import engines, gaps
+from prefixlint import engines, gaps, pipeline
+from prefixlint.errors import PrefixlintError
 from prefixlint.model import Messages, MissCause, Request, Usage
 from prefixlint.simulate import Served
 from prefixlint.table import Table
+
+SAMPLES = Path(__file__).parent.parent / "fixtures" / "logs" / "samples"
 
 
 def table(count, *, cached, prompt=1_000, times=None, replicas=None, keys=None, missing=()):
@@ -207,3 +213,38 @@ def test_a_server_that_counts_otherwise_is_compared_by_its_own_count(prompt, sha
     reached = told.cached + sum(gap.tokens for gap in told.gaps)
     assert reached.tolist() == [0, *[round(900 * prompt / 1_000)] * 3]
     assert (reached <= told.prompt).all()
+
+
+def steps_of(result):
+    return [one.steps for one in result.waterfalls if one.steps[0].kind == "reported"]
+
+
+def meets(steps):
+    """Tell whether the steps from what was reported lead to the rate of the log as it is, to a tenth of a point."""
+    logged = next(step for step in steps if step.kind == "logged")
+    last = steps[steps.index(logged) - 1]
+    return last.hit_rate == pytest.approx(logged.hit_rate, abs=0.0006)
+
+
+@pytest.mark.parametrize("log", sorted(path.name for path in SAMPLES.iterdir() if path.suffix in (".jsonl", ".log")))
+def test_the_steps_lead_to_the_rate_of_the_log_in_every_format(log):
+    try:
+        result = pipeline.analyze([str(SAMPLES / log)])
+    except PrefixlintError:
+        return  # a log without prefix information is refused
+    assert all(map(meets, steps_of(result)))
+
+
+def test_the_steps_lead_to_the_rate_where_some_requests_report_nothing(tmp_path):
+    path = tmp_path / "log.jsonl"
+    lines = []
+    for n in range(8):
+        content = "You are the clerk of a small library by the sea. " * 20 + f"Question {n}, with words of its own."
+        usage = {"prompt_tokens": 400 + 9 * n, "prompt_tokens_details": {"cached_tokens": 128}} if n % 3 else None
+        body = {"model": "m", "messages": [{"role": "user", "content": content}]}
+        lines.append({"request": body, "response": {"usage": usage}} if usage else {"request": body, "response": {}})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = steps_of(pipeline.analyze([str(path)]))
+    assert found
+    assert all(map(meets, found))
+    assert "requests that are not compared" in {step.name for steps in found for step in steps}
