@@ -260,7 +260,8 @@ def _served(ours: _Text, theirs: _Text, prompt: int, difference: Difference) -> 
         found = _opens(ours, k, opening) if opening else end
         end = found if found < end else min(k + 1, end)
     parts = k < min(prompt, end) and not (k == prompt - 1 and _begins(ours.ids(k), theirs.ids(k)))
-    pairing = _paired(ours, theirs, range(k, end if parts else k), stop, difference)
+    bounded = bool(opening) and end < len(ours.keys) and stop < len(theirs.keys)
+    pairing = _paired(ours, theirs, range(k, end if parts else k), stop, difference, bounded=bounded)
     if kept:
         pairing.go_on(ours, theirs, end, stop)
     if kept or opening is None:
@@ -297,11 +298,12 @@ def _begins(ids: Ids, start: Ids) -> bool:
     return common(ids, start) == start.size
 
 
-def _paired(ours: _Text, theirs: _Text, where: range, stop: int, difference: Difference) -> _Pairing:
+def _paired(ours: _Text, theirs: _Text, where: range, stop: int, difference: Difference, *, bounded: bool) -> _Pairing:
     """Pair the pieces of `where` with those up to `stop`; where there are none, nothing parts the two but their length.
 
     Where content was both rewritten and moved, what comes again behind much that is new was moved, and what is new
-    there was not rewritten.
+    there was not rewritten. `bounded` says that the same follows behind `where` and `stop`: what is rewritten is so up
+    to there.
     """
     moved, rewritten = difference.moved, difference.rewritten
     places: dict[int | bytes, list[int]] = {}
@@ -324,6 +326,8 @@ def _paired(ours: _Text, theirs: _Text, where: range, stop: int, difference: Dif
             stays = False
         if ours.sizes[index] > _TRIVIAL and stays:
             last, partner, new = index, at, 0
+    if bounded and rewritten and where:
+        last, partner = where.stop - 1, stop - 1
     used = {at for index, at in whole.items() if index <= last}
     ahead, behind = last + 1, partner + 1
     while ahead < len(ours.keys) and behind < len(theirs.keys) and ours.keys[ahead] == theirs.keys[behind]:

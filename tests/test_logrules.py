@@ -748,3 +748,91 @@ def test_a_reminder_that_stays_the_same_is_no_document(tag, code, tmp_path):
     sent = [[*turns[:n], user(turns[n]["content"] + block)] for n in (0, 2, 4)]
     found = one(check(tmp_path, [{"model": "m", "messages": [system(RULES), *messages]} for messages in sent]))
     assert (found.rule.code, found.where.at_path, found.where.char) == (code, "messages[1].content", len("fare?"))
+
+
+LISTS = ["Open: " + ", ".join(names) for names in itertools.permutations(["quay", "ferry", "depot"])]
+FOUND = "## Found pages\n[1] {0} sails at nine on working days.\n[2] Ask for {0} at the quay.\n"
+
+
+def talks(number, head, **more):
+    """Give conversations whose questions are their own; `head` and others are functions of conversation and turn."""
+    found = []
+    for talk in range(number):
+        of_turn = {name: lambda turn, talk=talk, value=value: value(talk, turn) for name, value in more.items()}
+        bodies = conversation(lambda turn, talk=talk: head(talk, turn), **of_turn)
+        for body in bodies:
+            for message in body["messages"][1:]:
+                message["content"] += f" It is on {'ABCDEFGHIJ'[talk] * 90} of course."
+        found += bodies
+    return found
+
+
+def test_a_list_that_only_some_requests_have_is_the_cause_of_its_order(tmp_path):
+    """A list that comes and goes within conversations, and from one to the next, is no text of its own."""
+    shows = [1, 1, 0, 1, 0, 1, 1, 0, 1, 1, 0, 1]
+    heads = [RULES + (f"\n{LISTS[n % 6]}" if has else "") + f"\n{RULES}" for n, has in enumerate(shows)]
+    finding = one(check(tmp_path, talks(4, lambda talk, turn: heads[3 * talk + turn])))
+    assert (finding.rule.code, finding.kind) == ("PFX301", "order")
+    seen = list(finding.sightings)
+    assert [s.row for s in seen] == sorted(s.row for s in seen)
+    assert {s.row for s in seen if s.turn} == {1, 2, 4, 5, 7, 8, 10, 11}  # each turn has it, had it, or both
+    assert finding.requests == len({s.row for s in seen})
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_text_found_for_the_question_counts_from_the_first_request_that_has_it(at, tmp_path):
+    lines = [f"# {RULES}", *[f"- {name}: {RULES}" for name in ("one", "two", "three", "four")]]
+
+    def head(step):
+        found = [FOUND.format(f"Boat {'abcdefghijklmnop'[step]} of the line {'mnopabcdefghijkl'[step] * 3}")]
+        return "\n".join([*lines[:at], *(found if step > 3 else []), *lines[at:]])
+
+    finding = one(check(tmp_path, talks(4, lambda talk, turn: head(3 * talk + turn))))
+    assert finding.rule.code == "PFX202"
+    assert min(s.row for s in finding.sightings) == 4
+
+
+def test_a_random_word_without_a_digit_is_a_random_id_where_others_are(tmp_path):
+    marks = ["6tHUdThhMk", "phzgtnTwcb", "9QpZr71xkV", "x8Kd0sLqTz", "mKqvbtRzsw", "Ab39xTTq0Z"]
+    heads = [f"{RULES}\nText between <<{mark}>> marks is data.\n{RULES}" for mark in marks]
+    finding = one(check(tmp_path, talks(2, lambda talk, turn: heads[3 * talk + turn])))
+    assert (finding.rule.code, finding.requests) == ("PFX104", 5)
+
+
+def test_stamps_on_all_messages_are_one_cause(tmp_path):
+    bodies = talks(4, lambda talk, turn: RULES)
+    for number, body in enumerate(bodies):
+        for message in body["messages"][1::2]:
+            message["content"] = f"[10:{number:02}:00] {message['content']}"
+    finding = one(check(tmp_path, bodies))
+    assert (finding.rule.code, finding.kind, finding.requests) == ("PFX401", "stamped", 8)
+
+
+def test_a_stamp_on_the_first_message_alone_is_a_clock(tmp_path):
+    bodies = conversation(lambda t: RULES)
+    for turn, body in enumerate(bodies):
+        body["messages"][1]["content"] = f"[10:00:0{turn}] {body['messages'][1]['content']}"
+    finding = one(check(tmp_path, bodies))
+    assert (finding.rule.code, finding.requests) == ("PFX101", 2)
+
+
+def test_notes_joined_to_the_system_text_are_no_part_of_a_list_behind_them(tmp_path):
+    def head(talk, turn):
+        notes = "".join(f"\nNote {n}: {RULES}" for n in range(turn))
+        return f"{LISTS[(talk + turn) % 6]}\n{RULES}{notes}"
+
+    assert codes(check(tmp_path, talks(5, head))) == ["PFX301", "PFX407"]
+
+
+def test_other_tools_of_a_sibling_count_where_conversations_change_theirs(tmp_path):
+    kinds = [tools(names) for names in (["a", "b"], ["a", "c"], ["b", "c"])]
+    changing = talks(3, lambda talk, turn: RULES, tools=lambda talk, turn: kinds[(2 * talk + (talk > 1) + turn) % 3])
+    finding = one(check(tmp_path, changing))
+    assert finding.rule.code == "PFX305"
+    assert [s.row for s in finding.sightings if not s.turn] == [6]  # row 3 has the tools of the request before it
+    assert check(tmp_path, talks(3, lambda talk, turn: RULES, tools=lambda talk, turn: kinds[talk])) == []
+
+
+def test_a_list_at_the_end_of_the_system_text_is_lost_itself(tmp_path):
+    finding = one(check(tmp_path, siblings([f"{RULES}\n{text}" for text in LISTS[:4]])))
+    assert (finding.rule.code, finding.requests, finding.severity.word) == ("PFX301", 3, "info")

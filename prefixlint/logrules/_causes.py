@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prefixlint.bodies import common_prefix
 from prefixlint.findings import Confidence, Rule, Severity
 from prefixlint.logfindings import LogFinding, Where
+from prefixlint.logrules import _kin
 from prefixlint.logrules._hits import Hit
 from prefixlint.logrules._pieces import shown
 from prefixlint.logrules._sightings import Sightings
@@ -31,8 +32,11 @@ _OPENING = 24  # characters by which a first message is found in a prompt
 _LEAD = 24  # characters by which the place of one of several hits is found in a prompt
 _SHORT = 8  # characters that a message begins with, which many do
 _SETTINGS = frozenset({"PFX307", "PFX503", "PFX504"})
+_APART = 256  # causes that others may name, as many as are kept apart
 _OFTEN = 4  # requests per output schema from which on it is one of a few tasks
 
+
+Key = tuple[Any, ...]
 
 _PROVEN = {"PFX403": Severity.WARNING}
 """Rules that are a guess about sources and certain about a log."""
@@ -57,18 +61,41 @@ class _Cause:
     families: dict[int, int] = field(default_factory=dict)
     tracks: Counter[int] = field(default_factory=Counter)
     examples: list[Where] = field(default_factory=list)
-    behind: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+    behind: Counter[Key] = field(default_factory=Counter)
+    around: dict[int, str] = field(default_factory=dict)
+    """What stands around the place in the first request of each family that shows it."""
+
+    def with_kin(self, other: _Cause) -> _Cause:
+        """Give the cause with what another one showed, which is the same."""
+        rows = set(self.sightings.rows)
+        more = sum(row not in rows for row in other.sightings.rows)
+        return replace(
+            self,
+            requests=self.requests + more,
+            turns=self.turns + min(other.turns, more),
+            siblings=self.siblings + min(other.siblings, more),
+            first_row=min(self.first_row, other.first_row),
+            risk=max(self.risk, other.risk),
+            sightings=self.sightings.joined(other.sightings),
+            states=self.states | other.states,
+            families={**other.families, **self.families},
+            tracks=self.tracks + other.tracks,
+            examples=[*self.examples, other.where, *other.examples][:_EXAMPLES],
+            behind=self.behind + other.behind,
+        )
 
 
 @dataclass(slots=True)
 class Causes:
     """Collects the hits of a log."""
 
-    _causes: dict[tuple[Any, ...], _Cause] = field(default_factory=dict)
+    _causes: dict[Key, _Cause] = field(default_factory=dict)
     _pairs: Counter[tuple[int, bool]] = field(default_factory=Counter)
     _last: dict[int, int] = field(default_factory=dict)
     _turns: Counter[int] = field(default_factory=Counter)
-    _leads: dict[tuple[Any, ...], dict[Any, tuple[Any, ...]]] = field(default_factory=dict)
+    _leads: dict[Key, dict[Any, Key]] = field(default_factory=dict)
+    _apart: dict[Key, tuple[Key, int, str]] = field(default_factory=dict)
+    """Causes that others may name, by their keys: the key they have otherwise, their family and their label."""
 
     def seen(self, view: View, row: int) -> None:
         """Remember when each model, set of tools and system text was last used."""
@@ -92,12 +119,12 @@ class Causes:
         track: int | None = None,
     ) -> None:
         """Take in what one request shows, in the order in which the model reads it."""
-        ordered = sorted(hits, key=lambda hit: hit.rank)
-        known: set[tuple[Any, ...]] = set()
+        ordered = sorted((hit for hit in hits if self._is_shown(hit, family, later)), key=lambda hit: hit.rank)
+        known: set[Key] = set()
         first = None if earlier is None else _first(ordered, earlier, later)
         asked = earlier is not None and any(hit.code == "PFX403" for hit in ordered) and _is_asked(earlier, later)
         for hit in ordered:
-            key = self._key(hit)
+            key = self._key_in(family, hit, later)
             if key in known:
                 continue
             known.add(key)
@@ -109,6 +136,8 @@ class Causes:
                 cause = self._causes[key] = _Cause(hit, where, _risk(hit, earlier), row)
             elif len(cause.examples) < _EXAMPLES:
                 cause.examples.append(where)
+            if family not in cause.families:
+                cause.around[family] = _kin.around(hit, later)
             self._count(cause, hit, earlier, family=family, track=track)
             partner = None if earlier is None else earlier.row
             ends, place = hit is first, hit.at
@@ -126,9 +155,43 @@ class Causes:
                 asked=asked,
             )
             if first is not None and not ends:
-                cause.behind[self._key(first)] += 1
+                cause.behind[self._key_in(family, first, later)] += 1
 
-    def _key(self, hit: Hit) -> tuple[Any, ...]:
+    def _is_shown(self, hit: Hit, family: int, view: View) -> bool:
+        """Tell whether a hit counts: other tools or a line of its own may be right for a sibling, until others show."""
+        if hit.code == "PFX305" and not hit.same:
+            known = self._causes.get(self._key(hit))
+            return known is not None and family in known.families
+        return not _kin.comes(hit) or self._named(family, _kin.label(hit, view)) is not None
+
+    def _key_in(self, family: int, hit: Hit, view: View) -> Key:
+        """Give the key of a hit's cause; one that others of the family may name stands apart until all are known."""
+        label, key = _kin.label(hit, view), self._key(hit)
+        if label is None:
+            return key
+        if not hit.same:
+            return self._named(family, label) or key
+        apart = (key, family, label)
+        if apart not in self._apart and len(self._apart) >= _APART:
+            return key
+        self._apart[apart] = apart
+        return apart
+
+    def _named(self, family: int, label: str | None) -> Key | None:
+        """Give the key of the cause of a family that a label stands for: of the one that most requests show."""
+        if label is None:
+            return None
+        able = [
+            (cause.requests, key)
+            for key, cause in self._causes.items()
+            if family in cause.around
+            and key not in self._apart
+            and _kin.names(cause.hit, cause.around[family], label)
+            and not self._expected(cause)
+        ]
+        return max(able, key=lambda one: one[0])[1] if able else None
+
+    def _key(self, hit: Hit) -> Key:
         """Give the key of a hit's cause; values before which ever other words stand are one cause."""
         if len(hit.key) != 3:
             return hit.key
@@ -154,17 +217,31 @@ class Causes:
 
     def findings(self, rules: Mapping[str, Rule], redactor: Redactor) -> list[LogFinding]:
         """Give the findings in order of their lines, without what is expected."""
-        kept = {}
-        for key, cause in self._causes.items():
-            cause.pairs = sum(self._pairs[f, True] + self._pairs[f, False] for f in cause.families)
-            if cause.hit.code in rules and not self._expected(cause):
-                kept[key] = cause
+        causes, named = self._united()
+        kept = {k: cause for k, cause in causes.items() if cause.hit.code in rules and not self._expected(cause)}
         prints = {key: _fingerprint(cause) for key, cause in kept.items()}
+        prints |= {key: prints[name] for key, name in named.items() if name in prints}
         found = [
             _finding(cause, rules[cause.hit.code], prints, prints[key], redactor=redactor, turns=self._turns)
             for key, cause in kept.items()
         ]
         return sorted(found, key=lambda f: (f.where.path, f.where.line, f.rule.code, f.where.at_path))
+
+    def _united(self) -> tuple[dict[Key, _Cause], dict[Key, Key]]:
+        """Give the causes by their keys, and the names of those that became part of others."""
+        for cause in self._causes.values():
+            cause.pairs = self._compared(cause)
+        found = {key: cause for key, cause in self._causes.items() if key not in self._apart}
+        named: dict[Key, Key] = {}
+        for key, (own, family, label) in self._apart.items():
+            name = self._named(family, label) or own
+            whole = found[name].with_kin(self._causes[key]) if name in found else self._causes[key]
+            found[name] = replace(whole, pairs=self._compared(whole))
+            named[key] = name
+        return found, named
+
+    def _compared(self, cause: _Cause) -> int:
+        return sum(self._pairs[f, True] + self._pairs[f, False] for f in cause.families)
 
     def _expected(self, cause: _Cause) -> bool:
         """Tell whether a cause is no fault: a constant, a new version, one of a few tasks."""
@@ -276,7 +353,7 @@ def _fingerprint(cause: _Cause) -> str:
 def _finding(
     cause: _Cause,
     rule: Rule,
-    prints: Mapping[tuple[Any, ...], str],
+    prints: Mapping[Key, str],
     fingerprint: str,
     *,
     redactor: Redactor,

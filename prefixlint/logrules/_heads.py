@@ -79,10 +79,10 @@ def _lines_of_both(a: str, b: str) -> int:
 
 
 def tools(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
-    """Compare tool definitions. Siblings with other tools are other agents; a conversation's tools should stay."""
+    """Compare tool definitions. A conversation's tools should stay; siblings with other tools may be other agents."""
     if earlier.tools_key == later.tools_key or not earlier.tools:
         if not earlier.tools and later.tools and same:
-            yield _tool_set(earlier, later)
+            yield _tool_set(earlier, later, same=True)
         return
     a, b = earlier.tool_names, later.tool_names
     if a == b:
@@ -93,9 +93,9 @@ def tools(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
         rank = (0, _ahead(a, b), 0)
         yield Hit("PFX304", "order", rank, where, ("PFX304",), what, ", ".join(a), ", ".join(b), same, 1)
         yield from _definitions(earlier, later, same=same)
-    elif same:
-        yield _tool_set(earlier, later)
-        yield from _definitions(earlier, later, same=same)
+    else:
+        yield _tool_set(earlier, later, same=same)
+        yield from _definitions(earlier, later, same=True) if same else ()
 
 
 def _ahead(a: Sequence[str], b: Sequence[str]) -> int:
@@ -108,10 +108,10 @@ def _at_tools(earlier: View, later: View) -> At:
     return at(later.tools_path, list(earlier.tools), list(later.tools), unmarked=unmarked)
 
 
-def _tool_set(earlier: View, later: View) -> Hit:
+def _tool_set(earlier: View, later: View, *, same: bool) -> Hit:
     a, b = earlier.tool_names, later.tool_names
     gone, new = [n for n in a if n not in b], [n for n in b if n not in a]
-    where = _at_tools(earlier, later)
+    where = _at_tools(earlier, later) if same else At(later.tools_path, 0, None, None)
     what = " and ".join(
         f"{len(names)} {'tool was' if len(names) == 1 else 'tools were'} {verb}"
         for names, verb in ((gone, "removed"), (new, "added"))
@@ -119,7 +119,7 @@ def _tool_set(earlier: View, later: View) -> Hit:
     )
     before, after = (", ".join(n) for n in (a, b)) if not (gone or new) else (", ".join(gone), ", ".join(new))
     what = what or "tools changed"
-    return Hit("PFX305", "tools", (0, _ahead(a, b), 0), where, ("PFX305",), what, before, after, same=True, tail=1)
+    return Hit("PFX305", "tools", (0, _ahead(a, b), 0), where, ("PFX305",), what, before, after, same, 1)
 
 
 def _definitions(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
@@ -285,16 +285,17 @@ def _system_hit(place: Place, later: View, number: int, *, marked: bool, same: b
     if kind == "identity" and same and place.before and place.after:
         code, kind = "PFX104", "random"
     if code is None:
-        if not (same or (place.before and place.after)):
-            return None  # that some requests have it and others not does not show that it changes
-        static = not same and place.tail >= _STATIC
-        if not same and not static and not marked:
+        whole = bool(place.before and place.after)
+        # that some requests have it and others not does not show that it changes: other pairs have to
+        comes = not (same or whole) and bool(later.messages)
+        static, marked = not same and whole and place.tail >= _STATIC, marked and whole
+        if not (same or comes or static or marked):
             return None
         # what ends a marked block may serve the turns of its conversation
         mild = marked and not static and place.tail < 1 and len(later.messages) > 1
         code, sure = "PFX201" if static and not marked else _unnamed(place, same=same, marked=marked), 2
     elif not same:
-        if kind in ("identity", "environment", "retrieval", "json", "order") and tail < 1:
+        if kind in ("identity", "environment", "retrieval") and tail < 1:
             return None
         mild = tail < 1 or kind == "environment"
         sure = 2 if kind in ("retrieval", "environment", "counter") else 3

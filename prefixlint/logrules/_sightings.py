@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,13 +34,13 @@ class _Column(Generic[T]):
     """Values of which few are distinct."""
 
     _names: Names = field(default_factory=Names)
-    _column: array[int] = field(default_factory=_ints)
+    numbers: array[int] = field(default_factory=_ints)
 
     def append(self, value: T) -> None:
-        self._column.append(self._names.number(value))
+        self.numbers.append(self._names.number(value))
 
     def __getitem__(self, index: int) -> T:
-        found: T = self._names.values[self._column[index]]
+        found: T = self._names.values[self.numbers[index]]
         return found
 
 
@@ -78,6 +79,33 @@ class Sightings(Sequence[Sighting]):
         self._leads.append(lead)
         self._chars.append(char)
         self.firsts += first
+
+    def joined(self, other: Sightings) -> Sightings:
+        """Give the requests of both in their order; those that both have once, unless the other one ends a prefix."""
+        found = copy.deepcopy(self)
+        found.take(other)
+        return found
+
+    def take(self, other: Sightings) -> None:
+        """Take in the requests of another cause, as `joined` says."""
+        known = set(self.rows)
+        for one in other:
+            if one.first or one.row not in known:
+                self.add(
+                    one.row,
+                    one.partner,
+                    first=one.first,
+                    turn=one.turn,
+                    path=one.path,
+                    char=one.char,
+                    behind=one.opening if one.tail is None else one.tail,
+                    lead=one.lead,
+                    asked=one.asked,
+                )
+        order = sorted(range(len(self)), key=list(self.rows).__getitem__)
+        names = (column.numbers for column in (self._paths, self._openings, self._leads))
+        for column in [self.rows, self.partners, self._flags, self._chars, *names]:
+            column[:] = array(column.typecode, [column[index] for index in order])
 
     def __len__(self) -> int:
         """Count the requests."""

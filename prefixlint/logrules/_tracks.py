@@ -334,8 +334,11 @@ def _rewritten(earlier: View, later: View, opening: str) -> bool:
     if len(later.messages) <= len(earlier.messages):
         return False
     pairs = list(zip(earlier.messages, later.messages, strict=False))[:_SAMPLE]
-    equal = sum(1 for x, y in pairs if x.said.role == y.said.role and x.said.text == y.said.text)
-    return equal * 2 >= len(pairs)
+    return sum(x.said.role == y.said.role and _is_kept(x.said.text, y.said.text) for x, y in pairs) * 2 >= len(pairs)
+
+
+def _is_kept(earlier: str, later: str) -> bool:
+    return earlier == later or _restamped(earlier, later)
 
 
 def _opening(said: Said) -> str:

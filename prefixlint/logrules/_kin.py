@@ -1,0 +1,74 @@
+"""Hits whose cause has its name from other requests.
+
+A line that some have and others have not does not show what in it changes, and a stamp on the first message may be one
+of those that all messages get.
+"""
+
+from __future__ import annotations
+
+import re
+
+from prefixlint.logrules._hits import Hit
+from prefixlint.logrules._view import View
+
+_LABEL = 12  # characters with which a line or a passage begins, by which it is known
+_LEAST = 5  # characters, at least, that a label has
+_NAMED = re.compile(r"[^\n:=]{4,24}[:=]")
+_BEFORE, _BEHIND = 200, 24  # characters around a place in which the beginning of its passage is looked for
+_COMES = frozenset({"appended", "retrieval", "text"})
+_PASSAGES = frozenset({"json", "order", "retrieval", "text"})
+"""Kinds of value that may stand some lines behind the beginning of their passage."""
+_FIRST_STAMP = ("PFX101", "clock", "first")
+_STAMPS = ("PFX401", "stamped", "user")
+
+
+def label(hit: Hit, view: View) -> str | None:
+    """Give what the cause of a hit is known by where other requests name it; None where the hit tells its name.
+
+    It is the beginning of a line or passage that only one of two texts has, or what stands before it in its line.
+    """
+    if hit.key == _FIRST_STAMP:
+        return ""
+    if hit.rank[0] != 1 or hit.kind not in _COMES or not (hit.same or comes(hit)):
+        return None
+    found = _more(hit.before.strip(), hit.after.strip())
+    if found is None:
+        found = around(hit, view)[: min(hit.at.char, _BEFORE)].rpartition("\n")[2][-_LABEL:]
+    named = _NAMED.match(found)
+    found = named[0] if named else found[:_LABEL]
+    return found if len(found) >= _LEAST else None
+
+
+def comes(hit: Hit) -> bool:
+    """Tell whether only one of two siblings has a text: others have to show that it is a cause."""
+    return not hit.same and hit.kind == "text" and not (hit.before and hit.after)
+
+
+def _more(before: str, after: str) -> str | None:
+    """Give what only one of two texts has, where that is all that differs; with its beginning, at least."""
+    less, more = sorted((before, after), key=len)
+    if more.endswith(less):
+        return more[: len(more) - len(less)]
+    return more[len(less) :].strip() if more.startswith(less) else None
+
+
+def around(hit: Hit, view: View) -> str:
+    """Give the text around a value of the system text, up to where it begins or a little further."""
+    if hit.rank[0] != 1:
+        return ""
+    text = next((unit.text for unit in view.head if unit.path == hit.at.path), "")
+    return text[max(0, hit.at.char - _BEFORE) : hit.at.char + _BEHIND]
+
+
+def names(hit: Hit, text: str, told: str) -> bool:
+    """Tell whether a cause is the one that is known by a label. `text` is what stands around its place."""
+    if not told:
+        return hit.key == _STAMPS
+    at = text.find(told)
+    if hit.rank[0] != 1 or at < 0:
+        return False
+    place = min(hit.at.char, _BEFORE)
+    _, *lines = text[at : max(at, place) + 1].split("\n")
+    if hit.kind not in _PASSAGES:
+        return not lines
+    return hit.kind == "json" or all(line[:1] == lines[-1][:1] != "" for line in lines)
