@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from functools import partial
+from itertools import accumulate, repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,7 @@ from prefixlint import engines, routing
 from prefixlint.caches.choose import EVICTIONS, OPTIMAL, has_capacity, has_policies, is_eviction
 from prefixlint.caches.marks import Marks
 from prefixlint.errors import UsageError
-from prefixlint.fleet import OPT_BLOCK, Limits
+from prefixlint.fleet import OPT_BLOCK, Limits, by_elements, ways_of
 from prefixlint.lives import Visit
 from prefixlint.losses import Blocks, Outcome, serve
 from prefixlint.marks import DEFAULT_TTL, UNMARKED, Block
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
     from prefixlint.engines import Engine
     from prefixlint.table import Table
     from prefixlint.tokens import Encoder
+    from prefixlint.ways import Ways
 
     Counts = NDArray[np.int64]
+    Ids = NDArray[np.uint32]
     Rows = NDArray[np.intp]
 
 _MOST_REPLICAS = 10_000  # each has a cache of its own in memory
@@ -58,8 +61,10 @@ class Log:
     rows: Rows
     timed: bool
     of_blocks: bool
-    ends: dict[int, Sequence[int]] = field(default_factory=dict, compare=False)
-    """Where the blocks of a marked prompt end, in tokens, by row: filled as rows are visited, the same each time."""
+    marks: dict[int, Marks] = field(default_factory=dict, compare=False)
+    """The marks that prompts have themselves, in tokens, by row: filled as rows are visited, the same each time."""
+    ways: dict[bool, Ways] = field(default_factory=dict, compare=False)
+    """The ways of the requests, by whether salts keep them apart: filled as they are asked for."""
 
 
 def check(limits: Limits) -> None:
@@ -145,10 +150,13 @@ def run(
 ) -> list[Outcome]:
     """Replay the log through some engines' caches; `limits` say how requests are marked and keyed."""
     blocks = _blocks(log) if log.of_blocks else None
-    visits = _block_visits(log) if blocks is not None else visits_of(log, limits, marked=_read_marks(log, fleets))
+    elements = any(by_elements(base.engine, own) for base, own in fleets)
+    marked = _read_marks(log, fleets, limits)
+    visits = _block_visits(log) if blocks is not None else visits_of(log, limits, marked=marked, elements=elements)
     lasted = np.concatenate([np.frombuffer(c, np.float64)[log.rows] for c in (log.table.first, log.table.total)])
     try:
-        return serve(visits, fleets, factors, blocks, overlap=log.timed and not np.isnan(lasted).all())
+        overlap = log.timed and not np.isnan(lasted).all()
+        return serve(visits, fleets, factors, blocks, overlap=overlap, ways=partial(ways, log))
     except ValueError as error:
         capacity = max(limits.capacity or 0 for _, limits in fleets)
         raise UsageError(
@@ -156,6 +164,14 @@ def run(
             slug="bad-capacity",
             hint="A pool needs room for a block at least (vLLM sets one block aside).",
         ) from error
+
+
+def ways(log: Log, salted: bool) -> Ways:
+    """Give the ways of a log's requests, as salts keep them apart or as engines see them that know none."""
+    if salted not in log.ways:
+        visits = _block_visits(log) if log.of_blocks else visits_of(log, Limits(), marked=False)
+        log.ways[salted] = ways_of(visits, salted)
+    return log.ways[salted]
 
 
 def _checked(log: Log, limits: Limits) -> Iterator[Note]:
@@ -200,11 +216,16 @@ def own_limits(engine: Engine, limits: Limits, log: Log) -> tuple[Limits | None,
     if not log.timed and own.ttl is None and engine.ttl is not None:
         text = f"{engine.name}: entries live {engine.ttl:g} s, which is not applied, since not all requests have a time"
         notes.append(Note("no-lifetime", text))
-    if own == Limits() and engine.kind != "provider" and engine.match != "slot":
+    if not has_limits(engine, own):
         return None, notes
     if engine.rate is not None and log.timed and own.replicas == 1 and _too_fast(log, own.keys, engine.rate):
         own = replace(own, spill=True)
     return (own if log.timed else replace(own, ttl=math.inf)), notes
+
+
+def has_limits(engine: Engine, limits: Limits) -> bool:
+    """Tell whether an engine's cache has limits, its own or these."""
+    return limits != Limits() or engine.kind == "provider" or engine.match == "slot"
 
 
 def keys(log: Log, rule: str | None) -> Counts:
@@ -271,25 +292,36 @@ def _age(engine: Engine, today: dt.date | None) -> Iterator[Note]:
         yield Note("old-facts", f"{text}; see {where}")
 
 
-def _read_marks(log: Log, fleets: Sequence[tuple[Served, Limits]]) -> bool:
-    """Tell whether any engine goes by marks, for any model of the log."""
+def _read_marks(log: Log, fleets: Sequence[tuple[Served, Limits]], limits: Limits) -> bool:
+    """Tell whether any engine goes by marks, for any model of the log, and there are any."""
     models = log.table.models.values
-    return bool(log.table.marks) and any(base.engine.goes_by_marks(models) for base, _ in fleets)
+    return any(base.engine.goes_by_marks(models) for base, _ in fleets) and has_marks(log.table, limits)
 
 
-def visits_of(log: Log, limits: Limits, *, marked: bool = True) -> Callable[[], Iterator[Visit]]:
+def has_marks(table: Table, limits: Limits) -> bool:
+    """Tell whether prompts are marked, by themselves or by the limits."""
+    if limits.marks is not None:
+        return bool(table.marks)
+    return any(block.ttl != UNMARKED for blocks in table.marks.values() for block in blocks)
+
+
+def visits_of(log: Log, limits: Limits, *, marked: bool = True, elements: bool = True) -> Callable[[], Iterator[Visit]]:
     """Give the requests of a log of prompts, marked and keyed as limits say, anew each time.
 
-    Where no engine goes by marks (`marked`), they need not be looked for.
+    Where no engine goes by marks (`marked`), they need not be looked for; without `elements` tokens are left out.
     """
     table, encoder = log.table, log.encoder
     known = keys(log, limits.keys).tolist()
     unsalted = table.unsalted()
+    nothing = np.empty(0, np.uint32)
 
     def visits() -> Iterator[Visit]:
         rows = log.rows.tolist()
-        prompts = encoder.sequences(table.prompt_segments(row) for row in rows)
-        outputs = encoder.sequences(table.output_segments(row) for row in rows)
+        prompts: Iterable[Ids] = repeat(nothing, len(rows))
+        outputs: Iterable[Ids] = repeat(nothing, len(rows))
+        if elements:
+            prompts = encoder.sequences(table.prompt_segments(row) for row in rows)
+            outputs = encoder.sequences(table.output_segments(row) for row in rows)
         for row, key, prompt, output in zip(rows, known, prompts, outputs, strict=True):
             blocks = table.marks.get(row) if marked else None
             yield Visit(
@@ -348,15 +380,12 @@ def _marks(log: Log, row: int, blocks: Sequence[Block], spots: Sequence[Spot] | 
 
     Marks at `spots` replace those of the prompt itself.
     """
-    ends = log.ends.get(row)
-    if ends is None:
+    own = log.marks.get(row)
+    if own is None:
         segments = log.table.prompt_segments(row)
         chars = np.cumsum([0, *map(log.encoder.chars, segments.tolist())])
         tokens = np.interp([block.end for block in blocks], chars, log.encoder.bounds(segments)).astype(np.int64)
-        ends = log.ends[row] = np.maximum.accumulate(tokens).tolist()
-    if spots is None:
+        assert DEFAULT_TTL == 0  # so that `or` tells it from a lifetime
         marked = {i: block.ttl or None for i, block in enumerate(blocks) if block.ttl != UNMARKED}
-    else:
-        marked = placed(blocks, spots)
-    assert DEFAULT_TTL == 0  # so that `or` tells it from a lifetime
-    return Marks(ends, marked)
+        own = log.marks[row] = Marks(np.maximum.accumulate(tokens).tolist(), marked)
+    return own if spots is None else Marks(own.ends, placed(blocks, spots))

@@ -11,6 +11,7 @@ import math
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +22,8 @@ from prefixlint.caches.lifetimes import LifetimeTree
 from prefixlint.caches.marks import Marks, MarkStore
 from prefixlint.caches.opt import optimum
 from prefixlint.lives import Life, Replica, Visit
-from prefixlint.radix import PrefixIndex
 from prefixlint.spots import Spot
+from prefixlint.ways import Ways
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,15 +105,18 @@ def follow(
     *,
     block: int = 0,
     overlap: bool = True,
+    ways: Callable[[bool], Ways] | None = None,
 ) -> list[Followed]:
     """Replay requests in their order, through the caches of each engine with its limits.
 
     `visits` gives the requests anew each time it is called: once for all engines together, and once more for each
-    replica of an optimal cache. `factors` turn the tokens of each request into those that the server counts; a capacity
-    is given in the server's. `block` is, for a hash trace, the tokens of a full block. `overlap` may be False where no
-    request says how long it took. ValueError for a pool without a block.
+    replica of an optimal cache. `ways` gives their ways, for engines that salts keep apart or those that know none;
+    where it is None, they are found by further visits. `factors` turn the tokens of each request into those that the
+    server counts; a capacity is given in the server's. `block` is, for a hash trace, the tokens of a full block.
+    `overlap` may be False where no request says how long it took. ValueError for a pool without a block.
     """
-    runs = [_Run(engine, limits, factors, block=block, overlap=overlap) for engine, limits in fleets]
+    known = cache(ways or partial(ways_of, visits))
+    runs = [_Run(engine, limits, factors, known, block=block, overlap=overlap) for engine, limits in fleets]
     for number, visit in enumerate(visits()):
         for run in runs:
             run.visit(number, visit)
@@ -123,6 +127,16 @@ def follow(
     return [run.followed for run in runs]
 
 
+def by_elements(engine: Engine, limits: Limits) -> bool:
+    """Tell whether an engine with these limits looks at the elements of prompts, and not only at their ways."""
+    return limits.capacity is not None or engine.match == "slot" or limits.route == "prefix"
+
+
+def ways_of(visits: Callable[[], Iterable[Visit]], salted: bool) -> Ways:
+    """Find the ways of requests, as salts keep them apart or as engines see them that know none."""
+    return Ways.of((v.namespace if salted or v.unsalted is None else v.unsalted, v.prompt, v.output) for v in visits())
+
+
 class _Run:
     """The replay of one engine."""
 
@@ -131,12 +145,14 @@ class _Run:
         engine: Engine,
         limits: Limits,
         factors: Sequence[float] | NDArray[np.float64],
+        ways: Callable[[bool], Ways],
         *,
         block: int,
         overlap: bool,
     ) -> None:
         self._block = block
         self._overlap = overlap
+        self._find_ways = ways
         self.followed = Followed()
         self._engine = engine
         self.limits = limits
@@ -147,16 +163,24 @@ class _Run:
         self._route = routing.router(limits.route or "round-robin", limits.replicas, limits.seed)
         self._spill = None
         if limits.spill and engine.rate is not None:
-            self._spill = routing.Spill(engine.rate, max(1, int(engine.head / self._scale)))
+            self._spill = routing.Spill(engine.rate)
+        self._head = max(1, int(engine.head / self._scale))
+        self._by_elements = by_elements(engine, limits)
+
+    @cached_property
+    def _ways(self) -> Ways:
+        return self._find_ways(self._engine.salted)
 
     def visit(self, number: int, visit: Visit) -> None:
         visit = self._named(visit)
         now = float(number) if visit.time is None else visit.time
-        chosen, replica = self._choose(visit, now)
+        size = visit.prompt.size if self._by_elements else self._ways.size(number)
+        chosen, replica = self._choose(number, visit, now)
         engine = self._engines.get(visit.model)
         if engine is None:
             engine = self._engines[visit.model] = self._engine.for_model(visit.model)
-        stored = self._look_up(replica, visit, engine, now)
+        self.followed.size.append(size)
+        stored = self._look_up(number, replica, visit, engine, now)
         ticket, waited = self._admit(replica, visit, now)
         out = self.followed
         near = hit = out.alive[-1] if replica.cache is None else 0 if ticket is None else ticket.hit
@@ -166,10 +190,10 @@ class _Run:
         written = long = 0
         losses: dict[MissCause, int] = {}
         if engine.match == "marked_breakpoint":
+            marks = visit.marks or _NO_MARKS
             read = self._marks(replica, visit.model, engine).visit(
-                visit.namespace,
-                visit.prompt,
-                visit.marks or _NO_MARKS,
+                self._ways.names(number, marks.ends),
+                marks,
                 now,
                 now + ((visit.first if engine.visible == "first_token" else visit.total) or 0.0),
                 shared=out.own[-1],
@@ -184,7 +208,8 @@ class _Run:
         out.losses.append(losses)
         out.replica.append(chosen)
         out.models.append(visit.model)
-        Life(replica, visit, engine, ticket, stored).begin(now + waited)
+        ways = () if stored is None else (self._ways.prompt(number), self._ways.whole(number))
+        Life(replica, visit, engine, ticket, stored, *ways).begin(now + waited)
 
     def _named(self, visit: Visit) -> Visit:
         """Give a request the namespace that the engine knows."""
@@ -194,10 +219,11 @@ class _Run:
         """Note what is known once all requests have come."""
         self.followed.spilled = 0 if self._spill is None else self._spill.spilled
 
-    def _choose(self, visit: Visit, now: float) -> tuple[int, Replica]:
+    def _choose(self, number: int, visit: Visit, now: float) -> tuple[int, Replica]:
         if self._spill is not None:
+            (head,) = self._ways.names(number, (min(self._head, self._ways.size(number)),))
             chosen = self._spill(
-                routing.Passenger(visit.namespace, visit.prompt, visit.session, visit.replica, visit.key, now)
+                routing.Passenger(visit.namespace, visit.prompt, visit.session, visit.replica, visit.key, now, head)
             )
             while len(self._replicas) <= chosen:
                 self._replicas.append(self._new_replica())
@@ -230,44 +256,43 @@ class _Run:
         tier = build_tier(engine, room, of_blocks=bool(self._block))
         return Replica(cache, tier, selective=write == "write_through_selective")
 
-    def _look_up(self, replica: Replica, visit: Visit, engine: Engine, now: float) -> LifetimeTree | None:
+    def _look_up(self, number: int, replica: Replica, visit: Visit, engine: Engine, now: float) -> LifetimeTree | None:
         """Note how far the prompt is found without a limit of memory; give what is stored of its namespace.
 
         None where nothing is to be looked up: all that was given is stored and stays, or marks say what is stored.
         """
         out = self.followed
-        out.size.append(visit.prompt.size)
         stays = not self._overlap and self._ttl(engine) == math.inf and engine.match != "whole_unit"
         if stays or engine.match == "marked_breakpoint":
-            given = self._given(replica, visit, engine)
+            given = self._given(number, replica, engine)
             for lengths in (out.own, out.seen, out.alive, out.whole):
                 lengths.append(given)
             return None
         stored = replica.stored.get(visit.namespace)
         if stored is None:
             from_write = self.limits.from_write if self.limits.ttl is not None else engine.lifetime == "from_write"
-            stored = LifetimeTree(self._ttl(engine), sliding=not from_write)
+            stored = LifetimeTree(self._ways.depth, self._ttl(engine), sliding=not from_write)
             replica.stored[visit.namespace] = stored
-        found = stored.match(visit.prompt, now, use=True)
+        found = stored.match(self._ways.prompt(number), now, use=True)
         # where no request is under way when the next one comes, all that was given was stored at some time
-        out.own.append(self._given(replica, visit, engine, None if self._overlap else found.stored))
+        out.own.append(self._given(number, replica, engine, None if self._overlap else found.stored))
         out.seen.append(found.stored)
         out.alive.append(found.length)
         out.whole.append(found.whole)
         return stored
 
-    def _given(self, replica: Replica, visit: Visit, engine: Engine, known: int | None = None) -> int:
+    def _given(self, number: int, replica: Replica, engine: Engine, known: int | None = None) -> int:
         """Give what earlier requests of the replica had of the prompt (or `known`), all where the caller knows."""
         alone = self.limits.replicas == 1 and self.limits.route is None and self._spill is None
         if alone and engine.match != "marked_breakpoint":
-            return visit.prompt.size
+            return self.followed.size[number]
         if known is not None:
             return known
-        index = replica.given.get(visit.namespace)
-        if index is None:
-            index = replica.given[visit.namespace] = PrefixIndex()
-        output = visit.output if engine.stored == "prompt_and_output" else None
-        return index.match_insert(visit.prompt, len(self.followed.own), output=output).length
+        given, ways = replica.given, self._ways
+        way = ways.prompt(number)
+        last = next((node for node in reversed(way) if node in given), None)
+        given.update(ways.whole(number) if engine.stored == "prompt_and_output" else way)
+        return 0 if last is None else ways.depth[last]
 
     def _ttl(self, engine: Engine) -> float:
         ttl = engine.ttl if self.limits.ttl is None else self.limits.ttl

@@ -315,12 +315,15 @@ class Study:
         material = self.material
         table = _merged(material.table, self._prompts, self._variants, layer)
         engines = [served.engine for served in material.replay.engines.values()]
+        whole = positions.size == material.rows.size
         replay = simulate.run(
-            accounts.arrivals(table, material.encoder, material.rows[positions]), engines, unsalted=table.unsalted()
+            accounts.arrivals(table, material.encoder, material.rows[positions]),
+            engines,
+            unsalted=table.unsalted(),
+            ways=whole and bool(material.bounded.limits),
         )
         factors = material.counts.factors[positions]
         free = {name: simulate.scaled(served, factors) for name, served in replay.engines.items()}
-        whole = positions.size == material.rows.size
         limited = self.serve(table, replay) if whole else free
         return Trial(table, simulate.without_trees(replay), free, limited, positions)
 

@@ -93,7 +93,8 @@ class Ingested:
             self.skipped_kinds[kind] = first, count + 1
 
 
-def _unmarked(_request: Request) -> str | None:
+def unmarked(_request: Request) -> str | None:
+    """Say that no request's marks are to be found."""
     return None
 
 
@@ -111,7 +112,7 @@ class Ingest:
     keep_ids: bool = False
     server_tokens: ServerTokens | None = None
     stop_ids: frozenset[int] = frozenset()
-    marked: Callable[[Request], str | None] = _unmarked
+    marked: Callable[[Request], str | None] = unmarked
     watcher: Watcher | None = None
 
     def run(self, items: Iterable[Request | Skip]) -> Ingested:

@@ -13,10 +13,9 @@ import numpy as np
 
 from prefixlint.caches.lifetimes import LifetimeTree
 from prefixlint.caches.marks import Marks, MarkStore
-from prefixlint.radix import PrefixIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,9 +32,9 @@ class Visit(NamedTuple):
     """One request. `time` is when it comes, `first` and `total` how long until its first token and its end (seconds).
 
     None is unknown: without `time`, requests count as one second apart; without the others, a request is complete at
-    once. The elements of `prompt` are tokens, or the blocks of a hash trace. `key` is what a provider's routing is told
-    besides the prompt (prompt_cache_key). `unsalted` is the namespace of engines that know no salts, None where it is
-    the same.
+    once. The elements of `prompt` are tokens, or the blocks of a hash trace; both arrays are empty where no cache looks
+    at elements (`fleet.by_elements`). `key` is what a provider's routing is told besides the prompt (prompt_cache_key).
+    `unsalted` is the namespace of engines that know no salts, None where it is the same.
     """
 
     namespace: Hashable
@@ -56,14 +55,14 @@ class Visit(NamedTuple):
 class Replica:
     """One replica: its caches, what it was given and what it has stored, and what is still to happen.
 
-    A `selective` host is given what was found at least once. An event is (time, number, what happens, whether a request
-    ends with it).
+    A `selective` host is given what was found at least once. `given` are the nodes of all ways that came here. An event
+    is (time, number, what happens, whether a request ends with it).
     """
 
     cache: Cache | None
     host: Tier | None
     selective: bool = False
-    given: dict[Hashable, PrefixIndex] = field(default_factory=dict)
+    given: set[int] = field(default_factory=set)
     stored: dict[Hashable, LifetimeTree] = field(default_factory=dict)
     marks: dict[str | None, MarkStore] = field(default_factory=dict)
     running: int = 0
@@ -97,7 +96,8 @@ class Life:
     """A request that was looked up in a replica.
 
     `ticket` is the cache's, None where the cache has no limits or refused it. `stored` is what the replica has stored
-    of its namespace, None where nobody asks for it.
+    of its namespace, None where nobody asks for it; otherwise `way` is that of the prompt, and `whole` that of it and
+    its output.
     """
 
     replica: Replica
@@ -105,6 +105,8 @@ class Life:
     engine: Engine
     ticket: Any
     stored: LifetimeTree | None
+    way: Sequence[int] = ()
+    whole: Sequence[int] = ()
     _goes_on: bool = True
 
     def begin(self, now: float) -> None:
@@ -112,8 +114,8 @@ class Life:
         first = now + (self.visit.first or 0.0)
         end = max(first, now + (self.visit.total or 0.0))
         if self.stored is not None and self.engine.visible in ("at_once", "scheduling"):
-            self.stored.store(self.visit.prompt, now)
-        runs = end > first or bool(self._output().size)
+            self.stored.store(self.way, now)
+        runs = end > first or len(self.whole) > len(self.way) or bool(self._output().size)
         if end <= now and not self.replica.busy:
             self._at_once(now, runs=runs)
             return
@@ -132,13 +134,6 @@ class Life:
             self._generated(output, now)
         self._ended(now)
 
-    def everything(self) -> Ids:
-        """Give what the engine may store of the request in the end: what it generated only where the engine does."""
-        output = self._output()
-        if self.engine.stored != "prompt_and_output" or not output.size:
-            return self.visit.prompt
-        return np.concatenate((self.visit.prompt, output))
-
     def _output(self) -> Ids:
         return self.visit.prompt[:0] if self.visit.output is None else self.visit.output
 
@@ -156,7 +151,7 @@ class Life:
         if self.replica.cache is not None and self.ticket is not None:
             self.replica.cache.prefilled(self.ticket)
         if self.stored is not None and self.engine.visible in ("prefill_end", "first_token"):
-            self.stored.store(self.visit.prompt, time)
+            self.stored.store(self.way, time)
 
     def _generated(self, part: Ids, _time: float) -> None:
         """Take memory for generated tokens; a request for which there is none stops growing."""
@@ -167,14 +162,15 @@ class Life:
     def _ended(self, time: float) -> None:
         if self.replica.cache is not None and self.ticket is not None:
             self.replica.cache.finish(self.ticket)
-        everything = self.everything()
+        outputs = self.engine.stored == "prompt_and_output"  # what was generated is stored only where the engine does
         if self.stored is not None:
-            if self.engine.match == "whole_unit" and everything.size > self.visit.prompt.size:
-                self.stored.store(self.visit.prompt, time)  # a unit of its own
+            everything = self.whole if outputs else self.way
+            if self.engine.match == "whole_unit" and len(everything) > len(self.way):
+                self.stored.store(self.way, time)  # a unit of its own
             self.stored.store(everything, time)
         if self.replica.host is not None:
-            kept = everything[: self._again()] if self.replica.selective else everything
-            self.replica.host.keep(self.visit.namespace, kept)
+            kept = np.concatenate((self.visit.prompt, self._output())) if outputs else self.visit.prompt
+            self.replica.host.keep(self.visit.namespace, kept[: self._again()] if self.replica.selective else kept)
 
     def _again(self) -> int:
         """Give how much of the prompt was there before, in either tier: it is wanted again."""

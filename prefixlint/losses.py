@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from prefixlint.engines import Engine
+    from prefixlint.ways import Ways
 
     Counts = NDArray[np.int64]
     Losses = dict[MissCause, Counts]
@@ -52,16 +53,18 @@ def serve(
     blocks: Blocks | None = None,
     *,
     overlap: bool = True,
+    ways: Callable[[bool], Ways] | None = None,
 ) -> list[Outcome]:
     """Replay requests through the caches of several engines, each with its limits.
 
     Each engine is given as what it serves without limits, its counts multiplied by `factors` (one for each request,
     other than 1 where the tokenizer is a stand-in). `blocks` are those of a hash trace; `overlap` may be False where no
-    request says how long it took. ValueError for a pool without a block.
+    request says how long it took, and `ways` gives the requests' ways (see `follow`). ValueError for a pool without a
+    block.
     """
     ends, block = (None, 0) if blocks is None else (blocks.ends, blocks.size)
     engines = [(base.engine, limits) for base, limits in fleets]
-    followed = follow(visits, engines, factors, block=block, overlap=overlap)
+    followed = follow(visits, engines, factors, block=block, overlap=overlap, ways=ways)
     outcomes = []
     for (base, limits), found in zip(fleets, followed, strict=True):
         load = [0] * max(limits.replicas, max(found.replica, default=-1) + 1)

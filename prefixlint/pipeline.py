@@ -38,7 +38,7 @@ from prefixlint.chat import renderer
 from prefixlint.engines import Engine
 from prefixlint.errors import LogRefusedError, UsageError
 from prefixlint.fleet import Limits
-from prefixlint.ingest import Ingest, Ingested
+from prefixlint.ingest import Ingest, Ingested, unmarked
 from prefixlint.logfindings import LogFinding, with_masked_paths
 from prefixlint.logs._read import Index
 from prefixlint.model import Request, Skip
@@ -377,7 +377,9 @@ def _tried(
 ) -> Analysis:
     """Give the analysis with what the fixes gain; the log as it is with them is written where that is asked for."""
     where = simulate.after_warmup(done.ordered.rows.size, options.warmup)
-    trying = gains.Study(material, account, run.ingest, done.serve, analysis.findings, where)
+    # a fix marks nothing that is not marked already
+    ingest = run.ingest if bounded.has_marks(run.table, options.limits) else replace(run.ingest, marked=unmarked)
+    trying = gains.Study(material, account, ingest, done.serve, analysis.findings, where)
     if watch.on_fixed is None:
         return _what_if(trying, analysis, options, timed=done.ordered.timed)
     return _write_fixed(trying, analysis, options, log, watch.on_fixed, timed=done.ordered.timed)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -56,10 +56,11 @@ class _Node:
 
     `depth` is the number of tokens from the root to the end of the edge, `ended` how many sequences end exactly there.
     `skip` leads over many nodes at once: the tokens on the way to a node below, and that node. It holds as long as
-    the node lies that much deeper, which a split of its edge changes.
+    the node lies that much deeper, which a split of its edge changes. `noted` are the sequences that end here, see
+    `PrefixIndex.nodes`; None where there is none.
     """
 
-    __slots__ = ("children", "depth", "edge", "ended", "owner", "skip")
+    __slots__ = ("children", "depth", "edge", "ended", "noted", "owner", "skip")
 
     def __init__(self, edge: Ids, owner: int, depth: int) -> None:
         self.edge = edge
@@ -68,13 +69,21 @@ class _Node:
         self.ended = 0
         self.children: dict[int, _Node] = {}
         self.skip: tuple[Ids, _Node] | None = None
+        self.noted: list[int] | None = None
+
+    def note(self, end: int) -> None:
+        """Note that a sequence ends here."""
+        if self.noted is None:
+            self.noted = []
+        self.noted.append(end)
 
     def split(self, at: int) -> None:
         """Cut the edge behind its first `at` tokens: this node keeps them, a new one below it takes the rest."""
         lower = _Node(self.edge[at:], self.owner, self.depth)
-        lower.ended, lower.children, lower.skip = self.ended, self.children, self.skip
+        lower.ended, lower.children, lower.skip, lower.noted = self.ended, self.children, self.skip, self.noted
         self.depth -= self.edge.size - at
-        self.edge, self.ended, self.children, self.skip = self.edge[:at], 0, {lower.edge.item(0): lower}, None
+        self.edge, self.ended, self.children = self.edge[:at], 0, {lower.edge.item(0): lower}
+        self.skip = self.noted = None
 
     def leap(self, ids: Ids) -> _Node | None:
         """Give the node that the skip leads to where it holds and `ids` go all the way, else None."""
@@ -104,11 +113,12 @@ class PrefixIndex:
     """The sequences of one namespace, in the order in which they came.
 
     Token arrays are one-dimensional uint32; rows are non-negative numbers that the caller gives. Arrays handed in are
-    never kept: what is new in them is copied.
+    never kept: what is new in them is copied. With `noting`, `nodes` tells where each row's sequence ends.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, noting: bool = False) -> None:
         self._root = _Node(np.empty(0, np.uint32), -1, 0)
+        self._noting = noting
         self.distinct = 0
         """Tokens in the tree: the number of distinct prefixes, without the empty one."""
         self.stored = NOTHING
@@ -124,13 +134,28 @@ class PrefixIndex:
         result = self.stored = self._result(node, done, inside)
         node = self._append(node, done, inside, ids, owner)
         if output is not None and output.size:
+            if self._noting:
+                node.note(2 * owner)
             node, further, inside = self._walk(node, output)
             if further:
                 found = self._result(node, further, inside)
                 self.stored = Match(done + further, found.owner, found.extends)
             node = self._append(node, further, inside, output, owner)
         node.ended += 1
+        if self._noting:
+            node.note(2 * owner + 1)
         return result
+
+    def nodes(self) -> Iterator[tuple[int, int, Sequence[int]]]:
+        """Walk the tree, each node before those below it: how many lie above it, the tokens to its end, and what ends.
+
+        That is 2 x row + 1 for all of a row's sequence, 2 x row for `ids` where an output follows them.
+        """
+        left = [(self._root, 0)]
+        while left:
+            node, level = left.pop()
+            yield level, node.depth, node.noted or ()
+            left += [(child, level + 1) for child in node.children.values()]
 
     def shared_prefixes(self, top: int, *, min_tokens: int = 1) -> list[SharedPrefix]:
         """List the prefixes that save most, as (requests - 1) x length, in that order.

@@ -76,7 +76,7 @@ class Replayed:
         factors = self.counts.factors
         found = {name: simulate.scaled(one, factors) for name, one in replay.engines.items()}
         if self.limited.limits:
-            changed = replace(self.log, table=table)
+            changed = replace(self.log, table=table, marks={}, ways=dict(replay.ways))
             found |= bounded.apply(changed, replay, self.limits, factors, pools=self.capacities).served
         return found
 
@@ -114,9 +114,11 @@ def replayed(table: Table, encoder: Encoder, requests: Ordered, setting: Setting
         notes += told
     unsalted = table.unsalted()
     tap = curves.Tap(chosen, salts=bool(unsalted))
-    replay = _replay(table, encoder, requests, chosen, tap, unsalted=unsalted)
+    own = any(bounded.has_limits(engine, limits) for engine in chosen)
+    replay = _replay(table, encoder, requests, chosen, tap, unsalted=unsalted, ways=own)
     counts = counting.check(table, rows, replay, setting.files, blocks=requests.of_blocks, server=setting.by_server)
-    log = bounded.Log(table, encoder, rows, timed=requests.timed, of_blocks=requests.of_blocks)
+    ways = dict(replay.ways)
+    log = bounded.Log(table, encoder, rows, timed=requests.timed, of_blocks=requests.of_blocks, ways=ways)
     pools = savings.pools(setting.server, {name: one.engine for name, one in replay.engines.items()}, notes)
     capacities = {name: pool.tokens for name, pool in pools.items()} if setting.server.auto else {}
     limited = bounded.apply(log, replay, limits, counts.factors, today=setting.today, pools=capacities)
@@ -132,6 +134,7 @@ def _replay(
     tap: curves.Tap,
     *,
     unsalted: Mapping[Hashable, Hashable],
+    ways: bool,
 ) -> Replay:
     rows = requests.rows
     if requests.of_blocks:
@@ -143,6 +146,7 @@ def _replay(
         wider=selection.wider(table),
         unsalted=unsalted,
         on_stored=tap.stored,
+        ways=ways,
     )
 
 

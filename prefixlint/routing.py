@@ -23,7 +23,7 @@ NO_REPLICA = "(no replica logged)"
 
 
 class Passenger(NamedTuple):
-    """What a router knows of a request."""
+    """What a router knows of a request. `head` is the same for prompts of a namespace that begin alike."""
 
     namespace: Hashable
     prompt: NDArray[np.uint32]
@@ -31,6 +31,7 @@ class Passenger(NamedTuple):
     replica: str | None
     key: Hashable = None
     time: float = 0.0
+    head: Hashable = None
 
 
 Choose = Callable[[Passenger, Sequence[int]], int]
@@ -85,20 +86,20 @@ _MINUTE = 60.0
 class Spill:
     """A provider's routing: by the prompt's head and a key of the request's, to the first machine that has room.
 
-    Each machine takes `rate` requests of any minute with one head (`head` tokens) and key; what comes faster goes to
+    Each machine takes `rate` requests of any minute with one head and key; what comes faster goes to
     the next one, and so on. Machines are numbered as they appear; those of different heads are one, since what they
     hold has nothing in common. `spilled` counts the requests that went past the first machine.
     """
 
-    def __init__(self, rate: int, head: int) -> None:
-        self._rate, self._head = rate, head
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
         self._recent: dict[Hashable, list[deque[float]]] = {}
         self._machines: dict[tuple[Hashable, int], int] = {}
         self.spilled = 0
 
     def __call__(self, passenger: Passenger, _running: Sequence[int] = ()) -> int:
         """Choose a machine; requests come in the order of their times (seconds)."""
-        head = (passenger.namespace, passenger.key, passenger.prompt[: self._head].tobytes())
+        head = (passenger.namespace, passenger.key, passenger.head)
         machines = self._recent.setdefault(head, [])
         for recent in machines:
             while recent and recent[0] <= passenger.time - _MINUTE:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +19,7 @@ import numpy as np
 
 from prefixlint.model import Lookup, MissCause
 from prefixlint.radix import Match, PrefixIndex
+from prefixlint.ways import Ways
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -96,7 +98,8 @@ class Replay:
     `distinct` are the tokens of the prefix tree (prompts, and outputs where given and stored), `distinct_blocks` its
     blocks where the input was a hash trace. `indexes` are the prefix indexes by namespace (of the first engine).
     `elsewhere` are the leading tokens that an earlier request of any namespace had, None where that was not asked for;
-    `with_outputs` those that an earlier request had, what it generated included.
+    `with_outputs` those that an earlier request had, what it generated included. `ways` are those of the requests, by
+    whether salts keep them apart; empty where they were not asked for.
     """
 
     rows: Counts
@@ -107,6 +110,7 @@ class Replay:
     indexes: Mapping[Hashable, PrefixIndex]
     elsewhere: Counts | None = None
     with_outputs: Counts | None = None
+    ways: Mapping[bool, Ways] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +135,14 @@ class Rates:
 class _Walks:
     """The matches of all requests in the trees of one kind (with outputs, or without)."""
 
-    trees: defaultdict[Hashable, PrefixIndex] = field(default_factory=lambda: defaultdict(PrefixIndex))
+    noting: bool = False
+    trees: defaultdict[Hashable, PrefixIndex] = field(init=False)
     shared: array[int] = field(default_factory=lambda: array("q"))
     owner: array[int] = field(default_factory=lambda: array("q"))
     extends: array[int] = field(default_factory=lambda: array("b"))
+
+    def __post_init__(self) -> None:
+        self.trees = defaultdict(partial(PrefixIndex, noting=self.noting))
 
     def add(self, row: int, namespace: Hashable, prompt: Ids, output: Ids | None) -> int:
         match = self.trees[namespace].match_insert(prompt, row, output=output)
@@ -154,21 +162,22 @@ def run(
     wider: Mapping[Hashable, Hashable] | None = None,
     unsalted: Mapping[Hashable, Hashable] = MappingProxyType({}),
     on_stored: Callable[[Kept, Arrival, Match], None] | None = None,
+    ways: bool = False,
 ) -> Replay:
     """Replay requests of tokens through unlimited caches.
 
     A request is complete, its output stored, before the next one is looked up. `wider` maps namespaces to
     those they are parts of: prefixes are then looked up there as well (`Replay.elsewhere`). `unsalted` maps those with
     salts to what engines take them for that know none. `on_stored` is told how much of each request, its output
-    included where that is stored, was there before. ValueError without an engine.
+    included where that is stored, was there before. `ways` asks for `Replay.ways`. ValueError without an engine.
     """
     if not engines:
         raise ValueError("a replay needs an engine")
     # what is not stored is told from what never was there by a walk that stores all
     salts = bool(unsalted)
-    walks: dict[Kept, _Walks] = {kept(engine, salts=salts): _Walks() for engine in engines}
+    walks: dict[Kept, _Walks] = {kept(engine, salts=salts): _Walks(ways) for engine in engines}
     if any(engine.kind == "provider" for engine in engines):
-        walks.setdefault(("prompt_and_output", True), _Walks())
+        walks.setdefault(("prompt_and_output", True), _Walks(ways))
     rows, prompts = array("q"), array("q")
     anywhere = _Walks()
     for arrival in arrivals:
@@ -196,7 +205,15 @@ def run(
         MappingProxyType(first.trees),
         None if wider is None else _counts(anywhere.shared),
         None if full is None else _counts(full.shared),
+        {engine.salted: _ways(walks, kept(engine, salts=salts)[1], rows) for engine in engines} if ways else {},
     )
+
+
+def _ways(walks: Mapping[Kept, _Walks], salted: bool, rows: Sequence[int]) -> Ways:
+    """Give the ways of requests with all that any engine stores of them."""
+    stored: tuple[Stored, ...] = ("prompt_and_output", "prompt")
+    fullest = next(walk for name in stored if (walk := walks.get((name, salted))) is not None)
+    return Ways(fullest.trees.values(), rows)
 
 
 def without_trees(replay: Replay) -> Replay:
@@ -207,9 +224,9 @@ def without_trees(replay: Replay) -> Replay:
 def kept(engine: Engine, *, salts: bool) -> Kept:
     """Say which tree an engine's prompts are in: engines that store and separate alike share one.
 
-    `salts`: whether there are any.
+    What marks store is part of the prompt. `salts`: whether there are any.
     """
-    return engine.stored, engine.salted or not salts
+    return "prompt" if engine.stored == "marked" else engine.stored, engine.salted or not salts
 
 
 def run_blocks(arrivals: Iterable[BlockArrival], engines: Sequence[Engine]) -> Replay:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from prefixlint import engines
 from prefixlint.caches.blocks import BlockCache
 from prefixlint.caches.choose import EVICTIONS, build, is_eviction
-from prefixlint.caches.lifetimes import LifetimeTree
 from prefixlint.caches.lru import LruCache
 from prefixlint.caches.opt import optimum
 from prefixlint.caches.pages import POLICIES, PageCache
 from prefixlint.caches.slots import SlotCache
+from prefixlint.radix import PrefixIndex
 
 from .oracles.traces import play, random_trace
 
@@ -255,12 +255,8 @@ prompts_ = st.lists(
 
 
 def unlimited(prompts):
-    trees, found = {}, []
-    for namespace, prompt in prompts:
-        tree = trees.setdefault(namespace, LifetimeTree())
-        found.append(tree.match(prompt, 0).length)
-        tree.store(prompt, 0)
-    return found
+    trees = {}
+    return [trees.setdefault(name, PrefixIndex()).match_insert(prompt, 0).length for name, prompt in prompts]
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -124,37 +123,41 @@ def store(**rest):
     return MarkStore(**({"lookback": 20, "most": 4, "minimum": 4, "ttl": 300.0} | rest))
 
 
-def ids(text):
-    return np.frombuffer(text.encode(), np.uint8).astype(np.uint32)
+def names(text, ends, namespace=None):
+    return [(namespace, text[:end]) for end in ends]
+
+
+def visit(cache, text, marks, now, visible, namespace=None, **rest):
+    return cache.visit(names(text, marks.ends, namespace), marks, now, visible, **rest)
 
 
 def test_of_too_many_marks_the_last_count():
     cache = store(most=2, minimum=0)
     marks = Marks([1, 2, 3], {0: None, 1: None, 2: None})
-    assert cache.visit(None, ids("abc"), marks, 0, 0).written == 3
-    assert cache.visit(None, ids("axx"), Marks([1, 2, 3], {0: None}), 1, 1).hit == 0
-    assert cache.visit(None, ids("abx"), Marks([1, 2, 3], {1: None}), 1, 1).hit == 2
+    assert visit(cache, "abc", marks, 0, 0).written == 3
+    assert visit(cache, "axx", Marks([1, 2, 3], {0: None}), 1, 1).hit == 0
+    assert visit(cache, "abx", Marks([1, 2, 3], {1: None}), 1, 1).hit == 2
 
 
 def test_written_is_what_is_paid_for():
     cache = store()
-    first = cache.visit(None, ids("abcdefgh"), Marks([4, 8], {0: None, 1: None}), 0, 0)
-    second = cache.visit(None, ids("abcdwxyz"), Marks([4, 8], {0: None, 1: None}), 1, 1, shared=4)
+    first = visit(cache, "abcdefgh", Marks([4, 8], {0: None, 1: None}), 0, 0)
+    second = visit(cache, "abcdwxyz", Marks([4, 8], {0: None, 1: None}), 1, 1, shared=4)
     assert (first.hit, first.written, second.hit, second.written) == (0, 8, 4, 4)
-    assert cache.visit(None, ids("abc"), Marks([3], {0: None}), 2, 2, shared=3).losses == {MissCause.TOO_SHORT: 3}
+    assert visit(cache, "abc", Marks([3], {0: None}), 2, 2, shared=3).losses == {MissCause.TOO_SHORT: 3}
 
 
 def test_without_sliding_a_read_begins_nothing():
     cache = store(sliding=False)
     mark = Marks([4], {0: None})
-    hits = [cache.visit(None, ids("abcd"), mark, now, now).hit for now in (0, 200, 301)]
+    hits = [visit(cache, "abcd", mark, now, now).hit for now in (0, 200, 301)]
     assert hits == [0, 4, 0]
 
 
 def test_namespaces_are_apart():
     cache, mark = store(), Marks([4], {0: None})
-    cache.visit("org-a", ids("abcd"), mark, 0, 0)
-    assert cache.visit("org-b", ids("abcd"), mark, 1, 1).hit == 0
+    visit(cache, "abcd", mark, 0, 0, "org-a")
+    assert visit(cache, "abcd", mark, 1, 1, "org-b").hit == 0
 
 
 requests_ = st.lists(
@@ -180,7 +183,7 @@ def test_a_store_of_prefixes_says_the_same(requests, lookback, minimum, ttl, del
             if n >= minimum and text[:n] in known and known[text[:n]][0] <= now <= known[text[:n]][1]
         ]
         hit = max(seen, default=0)
-        read = cache.visit(None, ids(text), Marks(range(1, len(text) + 1), dict.fromkeys(chosen)), now, now + delay)
+        read = visit(cache, text, Marks(range(1, len(text) + 1), dict.fromkeys(chosen)), now, now + delay)
         assert read.hit == hit
         assert sum(read.losses.values()) == 0
         for n in {hit, *(i + 1 for i in usable)} - {0}:

@@ -77,11 +77,11 @@ def test_an_unknown_route():
 
 
 def spilled(spill, moments, *, key=None, head="head"):
-    return [spill(passenger(head)._replace(key=key, time=float(moment))) for moment in moments]
+    return [spill(passenger(head)._replace(key=key, time=float(moment), head=head[:4])) for moment in moments]
 
 
 def test_a_provider_sends_what_comes_too_fast_to_further_machines():
-    spill = Spill(3, 4)
+    spill = Spill(3)
     assert spilled(spill, [0, 1, 2, 3, 4, 5, 6]) == [0, 0, 0, 1, 1, 1, 2]
     assert spill.spilled == 4
     assert spilled(spill, [65.9]) == [0]  # only the one at 6 s is of the last minute
@@ -89,7 +89,7 @@ def test_a_provider_sends_what_comes_too_fast_to_further_machines():
 
 
 def test_a_key_has_machines_of_its_own_and_a_head_has_not():
-    spill = Spill(1, 4)
+    spill = Spill(1)
     assert spilled(spill, [0, 0], key="a") == [0, 1]
     assert spilled(spill, [0, 0], key="b") == [2, 3]
     # other heads have a rate of their own; on one machine they do not meet

@@ -97,7 +97,7 @@ class Case:
         engines = {name: _cut(served, first) for name, served in self.replay.engines.items()}
         return replace(
             self,
-            log=replace(self.log, rows=self.log.rows[first]),
+            log=replace(self.log, rows=self.log.rows[first], ways=dict(self.log.ways)),
             replay=replace(self.replay, engines=engines),
             served={name: _cut(served, first) for name, served in self.served.items()},
             factors=self.factors[first],

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from prefixlint import bounded
 from prefixlint.advice._case import Case
 from prefixlint.advice._costs import ratios
-from prefixlint.caches.marks import Marks, MarkStore, prefixes
+from prefixlint.caches.marks import Marks, MarkStore
 from prefixlint.engines import Engine
 from prefixlint.fleet import Limits
 from prefixlint.marks import Block
@@ -31,7 +32,7 @@ _COMMON = 0.02  # of the requests must have a place for it to be tried
 class _Prompt:
     """A request: the names of its prefixes, its marks as they are, when it comes and can be read, whose rules hold."""
 
-    names: Sequence[bytes]
+    names: Sequence[int]
     marks: Marks
     structure: int
     now: float
@@ -75,9 +76,12 @@ class Marking:
         marking = cls(engine, case.own(name, case.limits))
         numbers: dict[tuple[tuple[str, int, int], ...], int] = {}
         table, rows = case.log.table, case.log.rows.tolist()
-        for number, (row, visit) in enumerate(zip(rows, bounded.visits_of(case.log, case.limits)(), strict=True)):
-            marking.tokens += float(visit.prompt.size) * float(case.factors[number])
-            variant = engine.for_model(visit.model)
+        ways = bounded.ways(case.log, engine.salted)
+        for_model = cache(engine.for_model)
+        visits = bounded.visits_of(case.log, case.limits, elements=False)()
+        for number, (row, visit) in enumerate(zip(rows, visits, strict=True)):
+            marking.tokens += float(ways.size(number)) * float(case.factors[number])
+            variant = for_model(visit.model)
             blocks = table.marks.get(row)
             if visit.marks is None or not blocks or variant.match != "marked_breakpoint":
                 continue
@@ -87,7 +91,7 @@ class Marking:
                 marking.structures.append(blocks)
             now = float(number) if visit.time is None else visit.time
             delay = (visit.first if variant.visible == "first_token" else visit.total) or 0.0
-            names = list(prefixes(visit.namespace, visit.prompt, visit.marks.ends))
+            names = ways.names(number, visit.marks.ends)
             scale = float(case.factors[number])
             marking.prompts.append(_Prompt(names, visit.marks, numbers[shape], now, now + delay, visit.model, scale))
         return marking

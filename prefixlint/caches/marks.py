@@ -7,18 +7,10 @@ the start of the request that wrote or read it, and can be read once the request
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 from prefixlint.model import MissCause
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Ids = NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +47,7 @@ class _Entry:
 
 @dataclass(slots=True)
 class MarkStore:
-    """The written positions of one provider, for all its namespaces.
+    """The written positions of one provider, for all its namespaces: each is the name of the prefix that ends there.
 
     `lookback` counts block ends before a mark that are looked up besides the mark's own; of more than `most` marks the
     last ones count. Positions of fewer than `minimum` tokens are neither written nor read. `ttl` is the lifetime, in
@@ -68,12 +60,11 @@ class MarkStore:
     minimum: int
     ttl: float
     sliding: bool = True
-    _entries: dict[bytes, _Entry] = field(default_factory=dict)
+    _entries: dict[Hashable, _Entry] = field(default_factory=dict)
 
     def visit(
         self,
-        namespace: Hashable,
-        prompt: Ids,
+        names: Sequence[Hashable],
         marks: Marks,
         now: float,
         visible: float,
@@ -83,10 +74,10 @@ class MarkStore:
     ) -> Read:
         """Read and write for a request that starts at `now`; what it writes can be read from `visible` on.
 
-        `shared` is how much of the prompt an earlier request had too, which the losses are told for. `scale` turns
-        tokens of `prompt` into those that the provider counts.
+        `names` are those of the prefixes that end at the blocks' ends, see `ways.Ways.names`. `shared` is how much of
+        the prompt an earlier request had too, which the losses are told for. `scale` turns tokens of the prompt into
+        those that the provider counts.
         """
-        names = list(prefixes(namespace, prompt, marks.ends))
         marked, long_enough = self._choose(marks, scale)
         found = self._find(names, marks.ends, long_enough, now, scale)
         hit = 0 if found is None else marks.ends[found]
@@ -97,8 +88,8 @@ class MarkStore:
         read = self._read_and_write(names, marks, long_enough, found, (now, visible))
         return replace(read, losses=losses)
 
-    def serve(self, names: Sequence[bytes], marks: Marks, now: float, visible: float, *, scale: float = 1.0) -> Read:
-        """Do what `visit` does and tell no losses; `names` are the `prefixes` that end at the blocks' ends."""
+    def serve(self, names: Sequence[Hashable], marks: Marks, now: float, visible: float, *, scale: float = 1.0) -> Read:
+        """Do what `visit` does and tell no losses."""
         _, long_enough = self._choose(marks, scale)
         found = self._find(names, marks.ends, long_enough, now, scale)
         return self._read_and_write(names, marks, long_enough, found, (now, visible))
@@ -109,7 +100,12 @@ class MarkStore:
         return marked, [i for i in marked if marks.ends[i] * scale >= self.minimum]
 
     def _read_and_write(
-        self, names: Sequence[bytes], marks: Marks, written: Sequence[int], found: int | None, span: tuple[float, float]
+        self,
+        names: Sequence[Hashable],
+        marks: Marks,
+        written: Sequence[int],
+        found: int | None,
+        span: tuple[float, float],
     ) -> Read:
         """Refresh what was found, and write the marks; `span` is now, and from when on what is written can be read."""
         now, visible = span
@@ -126,7 +122,7 @@ class MarkStore:
         return Read(hit, max(0, last - hit), long=max(0, last_long - hit))
 
     def _find(
-        self, names: Sequence[bytes], ends: Sequence[int], marked: Sequence[int], now: float, scale: float
+        self, names: Sequence[Hashable], ends: Sequence[int], marked: Sequence[int], now: float, scale: float
     ) -> int | None:
         """Give the index of the longest position that can be read now."""
         for mark in reversed(marked):
@@ -136,7 +132,7 @@ class MarkStore:
                     return i
         return None
 
-    def _write(self, name: bytes, ttl: float | None, now: float, visible: float) -> None:
+    def _write(self, name: Hashable, ttl: float | None, now: float, visible: float) -> None:
         ttl = self.ttl if ttl is None else ttl
         entry = self._entries.get(name)
         if entry is None or entry.expires < now:
@@ -147,7 +143,7 @@ class MarkStore:
             entry.expires = max(entry.expires, now + entry.ttl)
 
     def _unread(
-        self, names: Sequence[bytes], ends: Sequence[int], now: float, hit: int, shared: int
+        self, names: Sequence[Hashable], ends: Sequence[int], now: float, hit: int, shared: int
     ) -> tuple[dict[MissCause, int], int]:
         """Say why the longest shared position that was ever written was not read; give how far that tells."""
         written = [i for i, end in enumerate(ends) if hit < end <= shared and names[i] in self._entries]
@@ -169,13 +165,3 @@ def _unwritten(losses: dict[MissCause, int], told: int, shared: int, too_short: 
         told = too_short
     if shared > told:
         losses[MissCause.NOT_WRITTEN] = losses.get(MissCause.NOT_WRITTEN, 0) + shared - told
-
-
-def prefixes(namespace: Hashable, prompt: Ids, ends: Sequence[int]) -> Iterator[bytes]:
-    """Name the prefixes that end at block ends (tokens, not decreasing)."""
-    state = blake2b(repr(namespace).encode(), digest_size=16)
-    begin = 0
-    for end in ends:
-        state.update(prompt[begin:end].tobytes())
-        begin = end
-        yield state.digest() + end.to_bytes(8, "little")
