@@ -364,6 +364,7 @@ def test_messages_written_in_another_way_have_other_keys(one, two):
         ),
         max_leaves=6,
     )
+    | st.fixed_dictionaries({"role": st.text(max_size=3), "content": st.text(max_size=3)})
 )
 @settings(deadline=None)
 def test_a_packed_message_is_as_it_was_logged(raw):
@@ -647,13 +648,15 @@ def test_no_value_of_a_form_is_without_the_signs_of_the_form(text):
             assert not signs or any(sign in found[0].lower() for sign in signs), kind
 
 
-def test_a_message_that_is_repeated_is_kept_as_json_once():
-    said = [user("one"), assistant("two")]
+def test_a_message_that_is_repeated_is_kept_once():
+    said = [user("one"), assistant("zwölf")]
     earlier, later = (_view([dict(m) for m in said], row) for row in range(2))
     earlier.pack(earlier.tools, earlier.head, earlier.head_text)
     later.pack(later.tools, later.head, later.head_text, earlier.messages)
     assert [m.raw for m in later.messages] == said
     assert all(a._json is b._json for a, b in zip(earlier.messages, later.messages, strict=True))
+    assert all(a._plain is b._plain for a, b in zip(earlier.messages, later.messages, strict=True))
+    assert [m._json is None for m in later.messages] == [m._plain is not None for m in later.messages] == [True, False]
 
 
 def test_what_a_rule_stumbles_over_is_kept_for_later(monkeypatch):

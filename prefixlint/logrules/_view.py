@@ -37,38 +37,47 @@ class Message:
     `weight` are the characters that it keeps in memory; `marked` says that it carries cache markers.
     """
 
-    __slots__ = ("__weakref__", "_json", "_raw", "_said", "key", "marked", "path", "weight")
+    __slots__ = ("__weakref__", "_json", "_plain", "_raw", "_said", "key", "marked", "path", "weight")
 
     def __init__(self, path: str, raw: Any, identity: Identity | None = None) -> None:
         self.path, self._raw = path, raw
         self.key, self.marked, self.weight, self._json = identity or identify(raw)
+        self._plain: tuple[str, str] | None = None
         self._said: Said | None = None
 
     @property
     def packed(self) -> bool:
-        """Whether the message is kept as JSON only."""
+        """Whether the message is kept packed only."""
         return self._raw is None and self._said is None
 
     @property
     def raw(self) -> Any:
         """The message as logged."""
-        return self._raw if self._json is None or self._raw is not None else orjson.loads(self._json)
+        if self._raw is None:
+            if self._plain is not None:
+                return dict(zip(_ROLE_AND_TEXT, self._plain, strict=True))
+            if self._json is not None:
+                return orjson.loads(self._json)
+        return self._raw
 
     @property
     def size(self) -> int:
         """The characters of the message as logged, roughly."""
-        return len(dumps(self._raw) if self._json is None else self._json)
+        return len(dumps(self.raw) if self._json is None else self._json)
 
     def pack(self, same: Message | None = None) -> None:
-        """Keep the message as JSON only, in a third of the memory, since most messages are never looked at again.
+        """Keep the message as its text or as JSON only, in less memory: most messages are never looked at again.
 
-        `same` may be a message that was packed: where it is the same one, its JSON is kept for both.
+        `same` may be a message that was packed: where it is the same one, what is kept of it is kept for both.
         """
         self._said = None
         if self._raw is None:
             return
         if same is not None and same.packed and same.key == self.key and not (self.marked or same.marked):
-            self._json, self._raw = same._json, None  # noqa: SLF001  # of this class
+            self._json, self._plain, self._raw = same._json, same._plain, None  # noqa: SLF001  # of this class
+            return
+        if _is_ascii(self._raw):
+            self._plain, self._raw = (self._raw["role"], self._raw["content"]), None
             return
         try:
             data = orjson.dumps(self._raw) if self._json is None else self._json
@@ -85,9 +94,21 @@ class Message:
         return self._said
 
 
+def _is_ascii(raw: Any) -> bool:
+    """Tell whether a message is a role and a text of which a character takes a byte, as JSON would.
+
+    Of others the text may take four times as much as its JSON.
+    """
+    if type(raw) is not dict or tuple(raw) != _ROLE_AND_TEXT:
+        return False
+    role, text = raw.values()
+    return type(role) is str is type(text) and text.isascii()
+
+
 Identity = tuple[int, bool, int, bytes | None]
 """What a message is known by: its key, whether it is marked, its weight, and its JSON where that was written."""
 _PLAIN = frozenset({str})
+_ROLE_AND_TEXT = ("role", "content")
 
 
 def identify(raw: Any) -> Identity:
