@@ -131,8 +131,8 @@ def _steps(engine: _Engine, tried: Gains, family: int | None, where: Rows) -> It
 def _gap(told: gaps.Told, where: Rows, logged: float) -> Iterator[Step]:
     """Give what was reported and the steps from there to the rate of the log as it is, which they add up to.
 
-    Steps are in tokens as the server counted them. Where it counted otherwise, or not all requests, shares of its tokens
-    are not those of the log's, and the difference is a step of its own.
+    Steps are in tokens as the server counted them. Where it counted otherwise, or not all requests, shares of its
+    tokens are not those of the log's, and the difference is a step of its own.
     """
     prompt, cached = int(told.prompt[where].sum()), int(told.cached[where].sum())
     yield Step("reported", _reported(told, where), prompt, cached)
