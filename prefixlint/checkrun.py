@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from prefixlint import discover, fix, lint, logchecks, moves, outcomecache, rulebook, sinkcheck, sources, suppress
+from prefixlint.callers import Callers
 from prefixlint.declared import NOTHING, Declared
 from prefixlint.discover import Found
 from prefixlint.errors import NoInputError
@@ -184,7 +185,7 @@ def _kept(
             files.errors.extend(kept.troubles)
             return kept
     wanted, project = _project(found, everything, files, store)
-    outcome = lint.run(project, wanted, rules, tokens)
+    outcome = lint.run(project, wanted, rules, tokens, Callers(everything, files.read))
     outcome = replace(outcome, errors=(*outcome.errors, *sinkcheck.problems(files.declared, project)))
     kept = Kept(outcome, tuple(wanted), tuple(files.errors))
     if key is not None and not any(error.slug == "check-crashed" for error in kept.outcome.errors):

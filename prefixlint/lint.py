@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from prefixlint import placement
+from prefixlint.callers import Callers, Reach
 from prefixlint.checks import Context, checks
-from prefixlint.findings import Finding, Rule
+from prefixlint.findings import Finding, Rule, Severity
 from prefixlint.link import Linked, link
 from prefixlint.placement import Place
 from prefixlint.project import Project
@@ -24,8 +25,17 @@ class Outcome:
     with_prompts: int
 
 
-def run(project: Project, paths: Iterable[str], rules: Mapping[str, Rule], min_tokens: int) -> Outcome:
-    """Apply rules to files. A check that crashes is reported with its rule, and the others go on."""
+def run(
+    project: Project,
+    paths: Iterable[str],
+    rules: Mapping[str, Rule],
+    min_tokens: int,
+    callers: Callers | None = None,
+) -> Outcome:
+    """Apply rules to files. A check that crashes is reported with its rule, and the others go on.
+
+    What `callers` find no request to lead to is information.
+    """
     wanted = tuple(sorted(paths))
     linked = link(project, wanted)
     context = Context(linked, wanted, tuple(_places(linked)), min_tokens)
@@ -41,7 +51,7 @@ def run(project: Project, paths: Iterable[str], rules: Mapping[str, Rule], min_t
             )
             continue
         try:
-            found.extend(check.check(context, rule))
+            found.extend(_graded(finding, callers) for finding in check.check(context, rule))
         except Exception as error:  # noqa: BLE001 (one broken check must not hide what the others found)
             errors.append(
                 Diagnostic("", 0, "check-crashed", f"{rule.code} {rule.name}: {type(error).__name__}: {error}")
@@ -53,6 +63,18 @@ def _places(linked: Linked) -> Iterable[Place]:
     for path in sorted(linked.prompts):
         for prompt in linked.prompts[path]:
             yield from placement.places(prompt)
+
+
+def _graded(finding: Finding, callers: Callers | None) -> Finding:
+    """Give a finding as information where no request leads to one of the places that it needs."""
+    if callers is None or finding.severity == Severity.INFO:
+        return finding
+    spans = dict.fromkeys([finding.span, finding.group or finding.span, *(each.span for each in finding.related)])
+    reach, name = min(map(callers.reach, spans))
+    if reach is Reach.REQUESTS:
+        return finding
+    why = f"nothing calls `{name}`" if reach is Reach.NOTHING else f"`{name}` runs once in a long while"
+    return replace(finding, severity=Severity.INFO, message=f"{finding.message} ({why})")
 
 
 def _deduplicated(found: Iterable[Finding]) -> list[Finding]:

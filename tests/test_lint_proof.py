@@ -286,3 +286,59 @@ def to_messages(steps):
 def test_call_ids_of_rows_that_are_stored_are_information(owner, severity):
     found, _ = findings({"steps.py": STEPS.format(owner=owner)})
     assert [(f.rule.code, f.severity.name.lower()) for f in found] == [("PFX405", severity)]
+
+
+@pytest.mark.parametrize(
+    ("limit", "word"), [("127000", "info"), ("127_000 and messages", "info"), ("20", "error"), ("LIMIT", "error")]
+)
+def test_what_is_cut_only_where_room_runs_out_is_seldom_cut(limit, word):
+    text = f"def f(client, messages):\n    while size(messages) > {limit}:\n        messages.pop(1)\n    return client.chat.completions.create(messages=messages)\n"
+    assert levels({"a.py": text}, "PFX402") == {word}
+
+
+def test_a_loop_that_goes_on_until_the_room_is_used_is_no_guard():
+    text = f'{NOW}def f(client, q, used):\n    while used < 127000:\n        used = client.chat.completions.create(messages=[{{"role": "system", "content": f"{{datetime.now()}} {RULES}"}}, {ASK}])\n'
+    assert levels({"a.py": text}, "PFX101") == {"error"}
+
+
+def test_a_history_that_a_function_gives_with_other_contents_may_be_for_a_store():
+    text = 'def redact(messages):\n    return [{**m, "content": hide(m["content"])} for m in messages]\n'
+    assert levels({"a.py": text}, "PFX401") == {"info"}
+
+
+@pytest.mark.parametrize(
+    ("name", "times", "word"),
+    [("user_name", 24, "warning"), ("user_name", 6, "info"), ("tenant.name", 24, "info"), ("org_name", 24, "info")],
+)
+def test_a_users_name_costs_what_all_users_share(name, times, word):
+    rules = " ".join([RULES] * times)
+    text = f'def f(tenant, user_name, org_name, q):\n    return [{{"role": "system", "content": f"For {{{name}}}. {rules}"}}, {ASK}]\n'
+    found = findings({"a.py": text}, 32)[0]
+    assert {each.severity.word for each in found if each.rule.code == "PFX105"} == {word}
+
+
+@pytest.mark.parametrize(("ahead", "word"), [("", "warning"), ("{found(q)}", "info"), ("{NOTE}", "warning")])
+def test_behind_what_may_be_another_text_each_time_a_users_name_costs_nothing(ahead, word):
+    text = f'NOTE = "Be kind."\ndef f(user_name, q):\n    return [{{"role": "system", "content": f"{ahead} For {{user_name}}. {LONG}"}}, {ASK}]\n'
+    assert levels({"a.py": text}, "PFX105") == {word}
+
+
+def test_a_template_that_anybody_may_fill_with_a_users_name_proves_nothing():
+    assert levels({"prompts/system.j2": f"For {{{{ user_name }}}}. {LONG}"}, "PFX105") <= {"info"}
+
+
+@pytest.mark.parametrize(
+    ("times", "rest", "word"),
+    [(3, "", "info"), (6, "", "error"), (3, "*history, ", "error"), (1, "*history, ", "error")],
+)
+def test_a_short_request_that_is_shown_whole_costs_little(times, rest, word):
+    rules = " ".join([RULES] * times)
+    text = f'{NOW}def f(q, history):\n    return [{{"role": "system", "content": f"{{datetime.now()}} {rules}"}}, {rest}{ASK}]\n'
+    found = findings({"a.py": text}, 32)[0]
+    assert {each.severity.word for each in found if each.rule.code == "PFX101"} == {word}
+
+
+@pytest.mark.parametrize(("path", "word"), [("deploy/claude.sh", "warning"), ("scripts/claude.sh", "info")])
+def test_a_script_that_stands_aside_starts_what_somebody_tries_by_hand(path, word):
+    text = "export ANTHROPIC_BASE_URL=http://127.0.0.1:8000\nclaude\n"
+    assert levels({path: text}, "PFX110") == {word}

@@ -215,7 +215,8 @@ def _taken_out(context: Context) -> Iterator[Hit]:
         oldest = isinstance(key, Const) and type(key.value) is int and key.value >= 0
         if sink.loop and oldest and target is not None and holds_messages(target):
             behind_system = isinstance(key, Const) and key.value == 1
-            yield frame.span(call), _MOVES, Severity.ERROR if behind_system and _sends(summary) else Severity.INFO
+            costs = behind_system and not sink.aside and _sends(summary)
+            yield frame.span(call), _MOVES, Severity.ERROR if costs else Severity.INFO
 
 
 def _sends(summary: Summary) -> bool:

@@ -109,7 +109,11 @@ def _mutated(context: Context) -> Iterator[Hit]:
         for function in summary.functions.values() if summary is not None else ():
             held = bare(function.returns) if function.returns is not None else None
             if summary is not None and isinstance(held, Loop) and _rewrites(held):
-                yield Frame(summary).span(held.body), "messages of the history are rewritten before they are sent again"
+                # who gets them, a model or a store, is not shown
+                yield Frame(summary).span(held.body), _REWRITTEN, Severity.INFO
+
+
+_REWRITTEN = "messages of the history are rewritten before they are sent again"
 
 
 def _by_index(target: Value) -> bool:

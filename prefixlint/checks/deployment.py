@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 from prefixlint import servers
 from prefixlint.checks import Context
-from prefixlint.findings import Finding, Rule
+from prefixlint.findings import Finding, Rule, Severity
 from prefixlint.prompts import Span
+from prefixlint.reach import is_aside
 from prefixlint.servers import Setting, Start
 from prefixlint.sources.deploy import MEASURED, SINK, start_of
 
@@ -33,7 +34,7 @@ def check(context: Context, rule: Rule) -> Iterator[Finding]:
                 rule=rule,
                 message=hit.message,
                 span=Span(path, hit.start, hit.end),
-                severity=rule.severity,
+                severity=Severity.INFO if is_aside(path) else rule.severity,
                 help=rule.help,
             )
 

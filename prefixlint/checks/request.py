@@ -223,8 +223,9 @@ def _ids_of_calls(context: Context) -> Iterator[tuple[Value, Frame, bool]]:
                     continue  # the message's own
                 spare = isinstance(bare(value), Either) if value is not None else False
                 if value is not None and (sink.loop or spare):
-                    # without an id that may be at hand, it may be where a call is made
-                    yield value, frame, _rebuilds(sink) and (spare or bool(words(sink.func) & _REBUILDS))
+                    # elsewhere than in what makes messages again, a call may be made, or told to people who watch
+                    again = (spare and sink.loop) or bool(words(sink.func) & _REBUILDS)
+                    yield value, frame, again and _rebuilds(sink)
 
 
 def _ids_of_messages(context: Context) -> Iterator[tuple[Value, Frame, bool]]:

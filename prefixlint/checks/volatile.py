@@ -16,7 +16,7 @@ from prefixlint.checks import Context
 from prefixlint.checks._words import amount, cadence
 from prefixlint.findings import Confidence, Edit, Finding, Fix, Related, Rule, Severity
 from prefixlint.placement import CONTENT, HEAD, Place
-from prefixlint.prompts import Period, Span
+from prefixlint.prompts import Hole, Period, Scope, Span, flatten
 from prefixlint.reach import is_aside
 from prefixlint.sources._pyscope import words
 from prefixlint.sources._pysinks import PROMPT_WORDS
@@ -38,6 +38,8 @@ SHARED_FLOOR = 24
 """Static tokens behind a place that make it a fault where no conversation is shown to follow."""
 BLOCK_FLOOR = 16
 """The same where a value of the request's own follows: a block of vLLM, below which nothing is kept."""
+_OWNERS = frozenset(["tenant", "org", "organization", "workspace", "business"])
+"""Whose prompt it is: all who ask one of them share its text."""
 TEXT_FLOOR = 128
 """The same where code does not show that the text is system text, and for numbers that count."""
 _CODE = (".py", ".pyw", ".ipynb")
@@ -74,7 +76,7 @@ def check(context: Context, rule: Rule) -> Iterator[Finding]:
         if (roles and place.role not in roles) or place.role not in only.get(place.origin.kind, (place.role,)):
             continue
         if matters(place, context.min_tokens, content=bool(rule.params.get("advice"))):
-            found.append((place, report(place, rule)))
+            found.append((place, report(place, rule, context.min_tokens)))
     yield from _one_of_each(found)
 
 
@@ -129,12 +131,14 @@ def recalled(place: Place) -> bool:
     return place.role in ("system", "developer") and place.origin.kind in ("retrieval", "memory") and sure
 
 
-def level(place: Place, rule: Rule) -> Severity:
+def level(place: Place, rule: Rule, min_tokens: int = 0) -> Severity:
     """Give the severity: the rule's ceiling, lowered by position, by how seldom the value changes, by what hides it.
 
     What stands aside from what serves requests is information, and so is a value that such code brings.
     """
     if rule.params.get("advice") or place.masker is not None or place.origin.weak or not is_proven(place):
+        return Severity.INFO
+    if is_little(place, min_tokens):
         return Severity.INFO
     lasting = place.origin.kind not in _OF_A_PROCESS
     if place.origin.frozen and lasting:  # all requests of a process have the same
@@ -147,6 +151,20 @@ def level(place: Place, rule: Rule) -> Severity:
     if place.role not in HEAD and place.role != "text":
         ceiling = min(ceiling, Severity.WARNING)
     return ceiling
+
+
+def is_little(place: Place, min_tokens: int) -> bool:
+    """Tell whether too few tokens are lost for a warning, in multiples of the tokens that make a remark.
+
+    A user's name costs each user once what all share: it counts from the smallest prefix that any provider keeps, 16
+    times the usual `min_tokens`. A request that is shown whole, without a conversation, must share as many behind the
+    place, and hold three times as many.
+    """
+    if place.origin.kind == "identity":
+        return place.shared < 16 * min_tokens
+    roles = [message.role for message in place.prompt.messages]
+    whole = len(roles) > 1 and roles[-1] == "user" and {"system", "developer", "user"}.issuperset(roles)
+    return whole and (place.shared < min_tokens or place.before + place.behind < 3 * min_tokens)
 
 
 def is_proven(place: Place) -> bool:
@@ -171,7 +189,27 @@ def _is_telling(place: Place) -> bool:
         return bool(words(origin.label) & _PRESENT) or _SAYS_NOW.search(place.lead) is not None
     # a user's name at the end of a long text costs little: most of it is shared, and what follows is the user's own
     head = len(place.prompt.messages) > 1 and place.behind >= place.before and place.shared >= SHARED_FLOOR
-    return origin.kind == "identity" and head and len(words(origin.label)) > 1
+    asker = origin.volatility.scope >= Scope.USER and not words(origin.label) & _OWNERS
+    known = origin.kind == "identity" and len(words(origin.label)) > 1
+    return known and head and asker and _is_filled(place) and not _is_behind_unknown(place)
+
+
+def _is_behind_unknown(place: Place) -> bool:
+    """Tell whether a value of which nothing is known, and which may be what was found for a question, stands ahead."""
+    segments = flatten(place.prompt)
+    at = next(index for index, segment in enumerate(segments) if segment.node is place.hole)
+    own = dict(segments[at].branch)
+    return any(
+        isinstance(segment.node, Hole)
+        and not (segment.node.constant or segment.node.origins)
+        and all(own.get(choice, branch) == branch for choice, branch in segment.branch)
+        for segment in segments[:at]
+    )
+
+
+def _is_filled(place: Place) -> bool:
+    """Tell whether code that is shown fills a place, not whoever renders a template."""
+    return place.hole.span.path.endswith(_CODE) or place.hole.argument is not None
 
 
 def _costs(place: Place) -> bool:
@@ -232,7 +270,7 @@ def _speaks(place: Place) -> bool:
     return any(IMPERATIVE.search(static_text(message.nodes)) for message in place.prompt.messages)
 
 
-def report(place: Place, rule: Rule) -> Finding:
+def report(place: Place, rule: Rule, min_tokens: int = 0) -> Finding:
     """Give the finding of a place."""
     origin = place.origin
     what = origin.label or volatility.describe(origin.kind)
@@ -255,7 +293,7 @@ def report(place: Place, rule: Rule) -> Finding:
         rule=rule,
         message=message,
         span=place.span,
-        severity=level(place, rule),
+        severity=level(place, rule, min_tokens),
         confidence=_confidence(place, rule),
         tokens_at_risk=place.behind,
         related=tuple(related),

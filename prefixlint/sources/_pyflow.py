@@ -240,7 +240,26 @@ def _while(node: ast.While, scope: Scope) -> None:
     before = dict(scope.env)
     scope.loops += 1
     lower(node.test, scope)
+    guard = _is_overflow(node.test)
+    scope.failures += guard
     _loop(node, Op("while", (), start, start + len("while")), before, scope)
+    scope.failures -= guard
+
+
+_OVERFLOW = 16_000
+"""Tokens above which a conversation is cut only so that it fits: most of them never get there."""
+
+
+def _is_overflow(test: ast.expr) -> bool:
+    """Tell whether a loop runs while something is above the size of a model's context: `while tokens > 127_000`."""
+    return any(
+        isinstance(each, ast.Compare)
+        and isinstance(each.ops[0], (ast.Gt, ast.GtE))
+        and isinstance(limit := each.comparators[0], ast.Constant)
+        and isinstance(limit.value, int)
+        and limit.value >= _OVERFLOW
+        for each in ast.walk(test)
+    )
 
 
 def _loop(node: ast.For | ast.AsyncFor | ast.While, source: Value, before: Env, scope: Scope) -> None:
