@@ -306,6 +306,7 @@ def _paired(ours: _Text, theirs: _Text, where: range, stop: int, difference: Dif
     to there.
     """
     moved, rewritten = difference.moved, difference.rewritten
+    head = difference.opening is not None and not difference.turn
     places: dict[int | bytes, list[int]] = {}
     k = where.start
     for index in range(k, stop):
@@ -321,7 +322,8 @@ def _paired(ours: _Text, theirs: _Text, where: range, stop: int, difference: Dif
         at = held.pop(next((n for n, i in enumerate(held) if i > partner), 0))
         whole[index] = at
         # what stands before other old text and comes again behind new text was sent once more, not moved
-        stays = at > partner or (ours.sizes[index] >= _RUN and ((moved and not rewritten) or new <= _TRIVIAL))
+        stays = at > partner or (head and at == k and len(whole) == 1)  # what is new was put before it
+        stays |= ours.sizes[index] >= _RUN and ((moved and not rewritten) or new <= _TRIVIAL)
         if moved and rewritten and new > _RUN + 2 * sum(theirs.sizes[partner + 1 : at]):
             stays = False
         if ours.sizes[index] > _TRIVIAL and stays:
@@ -361,13 +363,24 @@ def _left(at: int, size: int, shared: int) -> int:
 
 
 def _goes_on(ours: _Text, theirs: _Text, pairing: _Pairing) -> Mask:
-    """Mark how far the piece behind the last common ones begins like what stands there in the earlier prompt."""
-    ids = ours.ids(pairing.ahead)
-    rest = [theirs.ids(i) for i in range(pairing.behind, min(pairing.behind + _NEXT, len(theirs.keys)))]
+    """Mark how far the piece behind the last common ones begins like what stands there in the earlier prompt.
+
+    Where nothing came again, that may be what the earlier prompt has in place of a piece that was put before it.
+    """
+    ids, there = ours.ids(pairing.ahead), pairing.behind
+    size = _alike(ids, theirs, there)
+    if there - 1 in pairing.unused:
+        instead = _alike(ids, theirs, there - 1)
+        size = max(size, instead if instead >= _RUN else 0)
     mask = np.zeros(ids.size, np.bool_)
-    if rest:
-        mask[: common(ids, np.concatenate(rest))] = True
+    mask[:size] = True
     return mask
+
+
+def _alike(ids: Ids, theirs: _Text, start: int) -> int:
+    """Count the tokens with which a piece begins like the earlier prompt does from its piece `start` on."""
+    rest = [theirs.ids(i) for i in range(start, min(start + _NEXT, len(theirs.keys)))]
+    return int(common(ids, np.concatenate(rest))) if rest else 0
 
 
 def _mark_ends(ids: Ids, other: Ids, mask: Mask, segments: Segments) -> None:

@@ -212,3 +212,13 @@ def test_what_is_said_newly_ahead_of_words_that_come_again_was_not_rewritten():
     later = [f"piers c a b | {RULES}", "where is my train", text("said", 300), closing]
     known = len(" ".join([later[0], later[1], later[3]]).split())
     assert known - 4 <= lost(earlier, later, REWRITTEN) <= known + 40
+
+
+def test_siblings_lose_what_stands_behind_a_line_that_only_one_of_them_has():
+    """The next prompt of a template goes on behind an inserted line, and behind a line that is left out, alike."""
+    sibling = Difference(opening="where is")
+    long, asked = f"{RULES} {text('rule', 30)}", ["where is my train", "where is my bus"]
+    clock = f"now it is 09:14 in the morning | {long}"
+    assert lost([long, asked[0]], [clock, asked[1]], sibling) == len(long.split()) + 3
+    assert lost([clock, asked[0]], [long, asked[1]], sibling) == len(long.split()) + 3
+    assert lost([f"{long} and a", asked[0]], [f"{clock} and b", asked[1]], sibling) == len(long.split()) + 1
