@@ -165,6 +165,13 @@ def _behind(served: Served, replay: Replay, reach: Counts | None, factors: NDArr
     return np.maximum(np.minimum(there, served.prompt) - served.shared, 0)
 
 
+def held(material: Material, served: Served) -> Counts:
+    """Give the leading tokens of each request that the log held before it: of any namespace, and what was generated."""
+    replay, factors = material.replay, material.counts.factors
+    behind = (_behind(served, replay, reach, factors) for reach in (replay.elsewhere, replay.with_outputs))
+    return served.shared + np.maximum(*behind)
+
+
 def _partners(material: Material, pairs: Mapping[int, causecost.Pair]) -> list[int]:
     """Give what each request is compared with: what a finding compares it with, else the best candidate."""
     served = next(iter(material.replay.engines.values()))

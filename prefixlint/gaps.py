@@ -81,12 +81,19 @@ class _Look:
 
 
 def told(
-    table: Table, rows: NDArray[np.intp], free: Served, losses: Mapping[MissCause, Counts] | None, *, timed: bool
+    table: Table,
+    rows: NDArray[np.intp],
+    free: Served,
+    losses: Mapping[MissCause, Counts] | None,
+    *,
+    timed: bool,
+    held: Counts | None = None,
 ) -> Told | None:
     """Compare what the log reports with what an unlimited cache serves; None where it reports nothing.
 
     Of prompts that the log holds in part only, a server's hits on the rest say nothing about what is known of them, so
-    they are not compared. `losses` are what limits that were asked for cost of it, by cause.
+    they are not compared. `losses` are what limits that were asked for cost of it, by cause; `held` are the leading
+    tokens that the log held before each request in any way, where that may be more than the engine's kind of prefix.
     """
     prompt, cached = (np.frombuffer(column, np.int64)[rows] for column in (table.prompt, table.cached))
     known = (prompt != UNKNOWN) & (cached != UNKNOWN) & (np.frombuffer(table.partial, np.int8)[rows] == 0)
@@ -101,7 +108,8 @@ def told(
     look = _Look(table, rows, free, np.where(known, cached, 0), short, last, missed, there & ~missed)
     found = list(_parts(look, losses, timed=timed))
     found += look.take("unexplained", look.short)
-    found += _beyond(over, np.maximum(_as_reported(free, free.shared, prompt) - could, 0), free.engine.name)
+    there = _as_reported(free, free.shared if held is None else held, prompt)
+    found += _beyond(over, np.maximum(there - could, 0), free.engine.name)
     return Told(known, np.where(known, prompt, 0), look.cached, tuple(found))
 
 

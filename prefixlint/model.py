@@ -114,6 +114,7 @@ Content = Messages | Text | TokenIds | BlockHashes | Fingerprint | NoPrompt
 class Usage:
     """What the server reported, in tokens. `prompt` INCLUDES cached and written tokens whatever the provider's habit.
 
+    `long` are those of the written tokens that were written to live for an hour.
     None is unknown, never zero: a server that does not report cached tokens has `cached=None`.
     """
 
@@ -121,6 +122,7 @@ class Usage:
     cached: int | None = None
     written: int | None = None
     completion: int | None = None
+    long: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

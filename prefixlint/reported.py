@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefixlint.results import LikelyCause, Reported
+from prefixlint.simulate import after_warmup
 from prefixlint.table import UNKNOWN, Table
 
 Rows = NDArray[np.intp]
@@ -19,6 +20,13 @@ SHORT_TOKENS = 1024
 """The minimum that most providers document for a cache hit, as of 2026-11."""
 # A request that read less than this share of its prompt is counted as a miss to explain.
 _MISSED = 0.5
+
+
+def behind_warmup(rows: Rows, replayed: Rows, warmup: float) -> Rows:
+    """Leave out of `rows` the warm-up (see `simulate.after_warmup`): of what was replayed, or of all where nothing was."""
+    first = replayed if replayed.size else rows
+    skipped = first[: after_warmup(first.size, warmup).start]
+    return rows[~np.isin(rows, skipped)] if skipped.size else rows
 
 
 def reported(table: Table, rows: Rows) -> Reported | None:

@@ -254,13 +254,14 @@ def _times(form: Shape, timing: cost.Timing | None, served: Served, fitted: cost
 
 def of_reported(server: Machine, table: Table, rows: Counts) -> Saving | None:
     """Say what the hits that the log reports saved, in money; None where no price is known or nothing is reported."""
-    columns = (np.frombuffer(column, np.int64)[rows] for column in (table.prompt, table.cached, table.written))
-    prompt, cached, written = columns
+    columns = (table.prompt, table.cached, table.written, table.long)
+    prompt, cached, written, long = (np.frombuffer(column, np.int64)[rows] for column in columns)
     known = (prompt != UNKNOWN) & (cached != UNKNOWN) & (cached + np.maximum(written, 0) <= prompt)
     models = np.frombuffer(table.model, np.int32)[rows].astype(np.int64)
     times = np.frombuffer(table.time, np.float64)[rows]
     wrote = np.maximum(written, 0)[known]
-    usage = _Usage(models[known], times[known], prompt[known], cached[known], wrote, np.zeros_like(wrote))
+    hours = np.clip(long[known], 0, wrote)
+    usage = _Usage(models[known], times[known], prompt[known], cached[known], wrote, hours)
     bills = _bills(server.book, table, usage)
     if bills is None or not (cached[known].any() or written[known].max(initial=0) > 0):
         return None
@@ -316,7 +317,7 @@ def _bills(book: prices.Book, table: Table, usage: _Usage) -> _Money | None:
         found.append((price, bill))
     if not found or len({price.currency for price, _ in found}) > 1:
         return None
-    reads = [prices.break_even(price.rates) for price, _ in found]
+    reads = [prices.break_even(price.rates, hour=bool(usage.long.any())) for price, _ in found]
     dates = sorted({f"{price.source}, as of {price.as_of}" if price.as_of else price.source for price, _ in found})
     return _Money(
         saved=sum(bill.saved for _, bill in found),

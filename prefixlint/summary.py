@@ -24,7 +24,7 @@ from prefixlint.accounts import Account, Material
 from prefixlint.fleet import Limits
 from prefixlint.logs import why_no_prompt
 from prefixlint.model import Fingerprint, Messages, Request, Skip, Text
-from prefixlint.reported import likely_causes, reported
+from prefixlint.reported import behind_warmup, likely_causes, reported
 from prefixlint.results import (
     Analysis,
     EngineResult,
@@ -70,6 +70,7 @@ def build(material: Material, account: Account) -> Analysis:
     if material.on_account is not None:
         material.on_account(material, account)
     where = simulate.after_warmup(material.rows.size, material.warmup)
+    counted = behind_warmup(material.order, material.rows, material.warmup)
     notes = [Note(n.slug, material.redactor.text(n.message)) for n in (*material.notes, *_notes(material))]
     families = _families(material, account, where)
     if material.on_request is not None:
@@ -83,12 +84,12 @@ def build(material: Material, account: Account) -> Analysis:
         tokenizers=material.counts.uses,
         prompt_tokens=int(account.prompt.sum()),
         distinct_tokens=material.replay.distinct,
-        reported=reported(material.table, material.order),
-        likely_causes=likely_causes(material.table, material.order) if not material.rows.size else (),
+        reported=reported(material.table, counted),
+        likely_causes=likely_causes(material.table, counted) if not material.rows.size else (),
         engines=_engines(material, account, where),
         families=families[:_FAMILIES],
         shared_prefixes=_shared_prefixes(material),
-        groups=_groups(material, account) if material.by else (),
+        groups=_groups(material, account, counted) if material.by else (),
         by=material.by,
         findings=findings,
         timeline=timeline.build(material, account, findings),
@@ -128,11 +129,12 @@ def _engines(material: Material, account: Account, where: simulate.Where) -> lis
     return [_rates(name, material, account, where) for name in account.served]
 
 
-def _groups(material: Material, account: Account) -> list[Group]:
+def _groups(material: Material, account: Account, counted: Rows) -> list[Group]:
     group = np.frombuffer(material.table.group, np.int32)
-    replayed = by_value(group[material.rows])
+    positions = np.flatnonzero(np.isin(material.rows, counted))
+    replayed = {number: positions[mine] for number, mine in by_value(group[material.rows[positions]]).items()}
     found = []
-    for number, members in by_value(group[material.order]).items():
+    for number, members in by_value(group[counted]).items():
         where = replayed.get(number, np.empty(0, np.intp))
         engines = [_rates(name, material, account, where) for name in account.served] if where.size else []
         found.append(
@@ -140,7 +142,7 @@ def _groups(material: Material, account: Account) -> list[Group]:
                 key=_shown_key(material, number),
                 requests=int(members.size),
                 prompt_tokens=int(account.prompt[where].sum()),
-                reported=reported(material.table, material.order[members]),
+                reported=reported(material.table, counted[members]),
                 engines=engines,
             )
         )
@@ -179,7 +181,7 @@ def _families(material: Material, account: Account, where: slice) -> list[Family
         (number for number, mine in members.items() if mine.size),
         key=lambda n: (-int(account.lost[members[n]].sum()), -int(missed[members[n]].sum()), n),
     )[:_FAMILIES]
-    spots = attribute.places((p for p in account.partings if p is not None), table.family)
+    spots = attribute.places((p for p in account.partings[where] if p is not None), table.family)
     spots = {number: spots.get(number, [])[:_PLACES] for number in ranked}
     seen = _read_again(material, [p.example for n in ranked[:_WITH_PATHS] for p in spots[n]])
     of_blocks, detailed = material.replay.distinct_blocks is not None, frozenset(ranked[:_WITH_PATHS])
@@ -307,7 +309,10 @@ def _shown_skip(material: Material, skip: Skip) -> Skip:
 
 def _notes(material: Material) -> list[Note]:
     read = material.read
-    notes = [
+    left = material.order.size - behind_warmup(material.order, material.rows, material.warmup).size
+    text = f"warm-up: {many(left, 'request')} at the start {_are(left)} left out of the rates"
+    notes = [Note("warm-up", text)] if left else []
+    notes += [
         Note("no-prompt", _with_hint(f"{many(n, 'request')} without a prompt: ", *why_no_prompt(slug)))
         for slug, n in read.no_prompt.items()
     ]

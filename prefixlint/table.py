@@ -63,8 +63,8 @@ class Table:
 
     `cut` says that the last token of the output was sampled but not computed; `as_ids` that the log gave token ids,
     `partial` that it leaves a part of the prompt out. `first` and `total` are the seconds until the first token and the
-    end. `key` is the prompt_cache_key. `marks` are the blocks of prompts that mark themselves for caching, where an
-    engine asks for them.
+    end. `long` are the written tokens that are to live for an hour. `key` is the prompt_cache_key. `marks` are the
+    blocks of prompts that mark themselves for caching, where an engine asks for them.
     """
 
     paths: Names = field(default_factory=Names)
@@ -93,6 +93,7 @@ class Table:
     prompt: array[int] = field(default_factory=_longs)
     cached: array[int] = field(default_factory=_longs)
     written: array[int] = field(default_factory=_longs)
+    long: array[int] = field(default_factory=_longs)
     completion: array[int] = field(default_factory=_longs)
     cut: array[int] = field(default_factory=_bytes)
     as_ids: array[int] = field(default_factory=_bytes)
@@ -139,6 +140,7 @@ class Table:
         self.prompt.append(UNKNOWN if usage is None or usage.prompt is None else usage.prompt)
         self.cached.append(UNKNOWN if usage is None or usage.cached is None else usage.cached)
         self.written.append(UNKNOWN if usage is None or usage.written is None else usage.written)
+        self.long.append(UNKNOWN if usage is None or usage.long is None else usage.long)
         self.completion.append(UNKNOWN if usage is None or usage.completion is None else usage.completion)
         return row
 

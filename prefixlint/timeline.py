@@ -112,7 +112,7 @@ class _Changes:
         own = [shift + at for at in changepoints.changes(served.cached[where], served.prompt[where])]
         changes = self._series(served.cached, served.prompt, own, shift)
         prompt, cached, known = _reported(self._material, self._material.rows)
-        if known[where].mean() < _REPORTING:
+        if known[where].sum() < _REPORTING * known[where].size:
             return changes
         said = [shift + at for at in changepoints.changes(cached[where], prompt[where])]
         reach = _NEAR * self._material.rows.size

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefixlint import gaps, simulate
-from prefixlint.accounts import Account, Material, at_best, family_id
+from prefixlint.accounts import Account, Material, at_best, family_id, held
 from prefixlint.gains import Gains
 from prefixlint.model import MissCause
 from prefixlint.results import Analysis, NotTried, Step, Waterfall, WhatIf
@@ -49,7 +49,7 @@ def add(result: Analysis, material: Material, account: Account, tried: Gains, *,
     for name, free in tried.base.free.items():
         best = at_best(tried.final.free[name], tried.account.lost, of_blocks=of_blocks)
         losses = _losses(material, account, name)
-        told = gaps.told(material.table, material.rows, free, losses, timed=timed)
+        told = gaps.told(material.table, material.rows, free, losses, timed=timed, held=held(material, free))
         engine = _Engine(name, free, best, told)
         for scope, (family, where) in scopes.items():
             lost = int(tried.account.lost[where].sum())

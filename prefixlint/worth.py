@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from prefixlint import curves, savings, simulate
+from prefixlint import curves, reported, savings, simulate
 from prefixlint.cost import Fit, Pool, fit
 from prefixlint.results import Analysis, Saving
 from prefixlint.table import UNKNOWN, Table
@@ -157,5 +157,6 @@ def _reported(study: Study) -> list[Saving]:
     every = np.arange(len(study.table))
     if not len(study.table) or (np.frombuffer(study.table.cached, np.int64) == UNKNOWN).all():
         return []
-    found = savings.of_reported(study.server, study.table, every)
+    counted = reported.behind_warmup(every, study.rows, study.warmup)
+    found = savings.of_reported(study.server, study.table, counted)
     return [] if found is None else [found]

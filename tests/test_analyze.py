@@ -292,6 +292,26 @@ def test_warm_up_is_left_out_of_the_rates(log, model):
     assert engine(analyze(log, "--model", model, "--warmup", "34%"), "sglang")["requests"] == 2
 
 
+def test_warm_up_is_left_out_of_every_rate(model, tmp_path):
+    """What was reported, groups, families and their places are of the same requests as the rates of the engines."""
+    rows = [
+        {"request": {**body(f"{n} a b c d e f"), "user": f"u{n % 2}"}, "response": usage(40, 10 * n)} for n in range(4)
+    ]
+    log = write_log(tmp_path / "log.jsonl", rows)
+    result = analyze(log, "--model", model, "--by", "user", "--warmup", "1")
+    assert result["reported"]["requests"] == 3
+    assert result["reported"]["cached_tokens"] == 60
+    rates = engine(result, "sglang")
+    for share in ("requests", "prompt_tokens"):
+        assert sum(group[share] for group in result["groups"]) == rates[share]
+        assert sum(family[share] for family in result["families"]) == rates[share]
+    assert sum(span["requests"] for family in result["families"] for span in family["spans"]) <= 3
+    assert result["waterfall"][0]["steps"][0]["hit_rate"] == result["reported"]["hit_rate"]
+    assert [note["slug"] for note in result["notes"] if "warm-up: 1 request at the start" in note["message"]]
+    nothing = analyze(log, "--model", model, "--warmup", "9")
+    assert (nothing["reported"], nothing["families"], nothing["groups"]) == (None, [], [])
+
+
 def test_since_and_sample_choose_requests(log, model):
     assert analyze(log, "--model", model, "--since", "101")["input"]["requests"] == 2
     assert analyze(log, "--model", model, "--since", "1970-01-01T00:01:42Z")["input"]["requests"] == 1

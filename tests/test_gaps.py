@@ -74,6 +74,17 @@ def test_hits_on_text_from_before_the_log():
     assert names(told) == {"hits on text that is not in the log": -500}
 
 
+def test_hits_on_what_the_model_had_generated_are_on_text_of_the_log():
+    free = served(3, cached=[0, 900, 900])
+    told = gaps.told(
+        table(3, cached=[0, 980, 1_000]), rows(3), free, None, timed=False, held=np.array([0, 980, 980], np.int64)
+    )
+    assert names(told) == {
+        "hits that the rules of sglang do not give": -160,
+        "hits on text that is not in the log": -20,
+    }
+
+
 def test_hits_that_a_minimum_length_would_refuse():
     free = served(3, cached=[0, 0, 0])  # 900 tokens of each prompt were there, and the engine takes none
     told = gaps.told(table(3, cached=[0, 640, 1_000]), rows(3), free, None, timed=False)

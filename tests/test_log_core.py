@@ -482,7 +482,7 @@ def test_usage_csv(tmp_path):
         "2025-03-03,claude-x,10,20,0,70,5\n2025-03-04,claude-x,1,0,0,0,5\n"
     )
     found = list(read([str(tmp_path / "u.csv")]))
-    assert [r.usage for r in found] == [Usage(100, 70, 20, 5), Usage(1, 0, 0, 5)]
+    assert [r.usage for r in found] == [Usage(100, 70, 20, 5, 0), Usage(1, 0, 0, 5, 0)]
     assert [(r.line, r.format) for r in found] == [(2, "usage-csv"), (3, "usage-csv")]
 
 
@@ -508,7 +508,7 @@ USAGES = [
             "cache_read_input_tokens": 0,
             "cache_creation": {"ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 4},
         },
-        Usage(9, 0, 7),
+        Usage(9, 0, 7, long=4),
     ),
     ({"input_tokens": 2, "output_tokens": 1}, Usage(2, None, None, 1)),
     ({"inputTokens": 2, "cacheReadInputTokens": 4, "cacheWriteInputTokens": 3, "outputTokens": 1}, Usage(9, 4, 3, 1)),

@@ -246,6 +246,22 @@ def test_written_tokens_cost_their_premium(tmp_path, prices):
     assert saving.money == pytest.approx((400 * 1.5 - 1000 * 1) / 1e6)
 
 
+def test_what_is_written_for_an_hour_has_its_own_price(tmp_path):
+    prices = tmp_path / "prices.toml"
+    prices.write_text('[[price]]\nmodel = "*"\ninput = 2\ncached = 0.5\nwrite = 3\nwrite_1h = 6\n')
+    usage = {"input_tokens": 1, "cache_creation_input_tokens": 1000, "cache_read_input_tokens": 400}
+    usage["cache_creation"] = {"ephemeral_5m_input_tokens": 300, "ephemeral_1h_input_tokens": 700}
+    asked = {"model": "claude-sonnet-4-5", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]}
+    answer = {"type": "message", "role": "assistant", "content": [], "usage": usage}
+    log = tmp_path / "log.jsonl"
+    log.write_text(json.dumps({"request": asked, "response": answer}) + "\n")
+    result = pipeline.analyze([str(log)], pipeline.Options(server=savings.Settings(prices=str(prices))))
+    (saving,) = [s for s in result.savings if s.engine == "reported"]
+    assert saving.premium == pytest.approx((300 * 1 + 700 * 4) / 1e6)
+    assert saving.money == pytest.approx(400 * 1.5 / 1e6 - saving.premium)
+    assert saving.break_even == 3  # 4 for a token that lives an hour, 1.5 saved by each read of it
+
+
 def test_nothing_is_invented_without_a_model_and_prices():
     result = pipeline.analyze([DEMO])
     assert [s.engine for s in result.savings if s.engine != "reported"] == []

@@ -16,7 +16,7 @@ A line is one JSON object. `prefixlint_record` is its version; the other keys:
 | `headers` | request headers asked for by name; never one that carries a secret |
 | `conversation` | a label that all turns of one conversation share |
 | `response` | `id`, `model`, `finish`, and with output asked for `text`, `reasoning`, `tool_calls` |
-| `usage` | `prompt`, `cached`, `written`, `completion` tokens; prompt includes cached; unknown ones are left out |
+| `usage` | `prompt`, `cached`, `written`, `completion`, `long` tokens as `Usage` has them; unknown ones are left out |
 | `reported` | the usage object as the server wrote it |
 | `ttft_s`, `total_s` | seconds to the first generated content of a stream, and to the end |
 | `sent_bytes`, `received_bytes` | body sizes on the wire |

@@ -44,7 +44,7 @@ class Reply:
 
     @property
     def usage(self) -> dict[str, int]:
-        """Tokens by `prompt`, `cached`, `written`, `completion`; what the server did not say is left out."""
+        """Tokens by the names of `Usage`; what the server did not say is left out."""
         found = usage_of(self.reported)
         counts = {} if found is None else asdict(found)
         return {name: count for name, count in counts.items() if count is not None}

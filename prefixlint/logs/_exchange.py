@@ -91,6 +91,7 @@ def merged_usage(inner: Usage | None, outer: Usage) -> Usage:
         outer.cached if inner.cached is None else inner.cached,
         outer.written if inner.written is None else inner.written,
         outer.completion if inner.completion is None else inner.completion,
+        outer.long if inner.written is None else inner.long,
     )
 
 

@@ -53,6 +53,7 @@ _WRITTEN = (
     "cacheCreationInputTokens",
     "cache_write_input_token_count",
 )
+_HOUR = ("ephemeral_1h_input_tokens", "usage_input_tokens_cache_write_1h")
 # the console export of Anthropic
 _BY_LIFETIME = ("usage_input_tokens_cache_write_5m", "usage_input_tokens_cache_write_1h")
 _CACHED = (
@@ -127,7 +128,7 @@ def usage_of(usage: Any) -> Usage | None:
     thoughts = first_count(values, _THOUGHTS)
     if thoughts:
         completion = (completion or 0) + thoughts
-    found = Usage(prompt, _first(cached, read), written, completion)
+    found = Usage(prompt, _first(cached, read), written, completion, _long(values, details))
     return None if found == Usage() else found
 
 
@@ -152,3 +153,10 @@ def _written(values: dict[str, Any]) -> int | None:
     held = list(by_lifetime.values()) if isinstance(by_lifetime, dict) else [values.get(name) for name in _BY_LIFETIME]
     known = [one for one in map(count, held) if one is not None]
     return sum(known) if known else None
+
+
+def _long(values: dict[str, Any], details: dict[str, Any] | None) -> int | None:
+    """Give what was written to live for an hour: Anthropic's split of it, also beside the counts of a proxy."""
+    split = values.get("cache_creation"), (details or {}).get("cache_creation_token_details"), values
+    found = (first_count(one, _HOUR) for one in split if isinstance(one, dict))
+    return next((one for one in found if one is not None), None)

@@ -88,4 +88,5 @@ def _usage(value: JsonObject, answer: JsonObject) -> Usage | None:
     prompt, completion = count(value.get("prompt_tokens")), count(value.get("completion_tokens"))
     cached = next((part.cached for part in parts if part.cached is not None), None)
     written = next((part.written for part in parts if part.written is not None), None)
-    return Usage(prompt, cached, written, completion)
+    long = next((part.long for part in parts if part.long is not None), None)
+    return Usage(prompt, cached, written, completion, long)

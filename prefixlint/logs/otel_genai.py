@@ -13,6 +13,7 @@ such spans are read as usage only. Spans of agents, tools and embeddings repeat 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from prefixlint.logs import Reader, Record
@@ -203,7 +204,7 @@ def including(counted: Usage) -> Usage:
     """Add what was cached and written to a prompt count that is too small to include it."""
     apart = (counted.cached or 0) + (counted.written or 0)
     if counted.prompt is not None and apart > counted.prompt:
-        return Usage(counted.prompt + apart, counted.cached, counted.written, counted.completion)
+        return replace(counted, prompt=counted.prompt + apart)
     return counted
 
 

@@ -94,7 +94,7 @@ def _known(line: JsonObject) -> JsonObject:
     """Give the fields of a Request that the recorder measured."""
     usage = line.get("usage")
     counts = {name: count(held) for name, held in usage.items()} if isinstance(usage, dict) else {}
-    names = ("prompt", "cached", "written", "completion")
+    names = ("prompt", "cached", "written", "completion", "long")
     return {
         "id": _text(line.get("id")),
         "time": number(line.get("time")),

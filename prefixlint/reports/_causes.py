@@ -87,7 +87,8 @@ def _cost(finding: LogFinding, result: Analysis) -> str:
     for engine in result.engines:
         lost = (finding.tokens_lost or {}).get(engine.engine)
         if engine.prompt_tokens and lost is not None:
-            alike.setdefault(f"{count(lost)} tokens ({percent(lost / engine.prompt_tokens)})", []).append(engine.engine)
+            cost = f"{many(lost, 'token')} ({percent(lost / engine.prompt_tokens)})"
+            alike.setdefault(cost, []).append(engine.engine)
     if len(alike) == 1:
         return f"{next(iter(alike))} in {many(finding.requests, 'request')}"
     parts = [f"{cost} on {', '.join(engines)}" for cost, engines in alike.items()]

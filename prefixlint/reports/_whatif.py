@@ -86,7 +86,8 @@ def _explained(one: Waterfall, *, alone: bool) -> str:
     text = "adds: points beside the row above"
     if alone:
         text = f"alone: points that a fix gives by itself; {text}; fixes move values, none is taken away"
-    return f"{text}. Still lost: {short_count(one.lost_tokens)} tokens." if one.lost_tokens else f"{text}."
+    lost = "1 token" if one.lost_tokens == 1 else f"{short_count(one.lost_tokens)} tokens"
+    return f"{text}. Still lost: {lost}." if one.lost_tokens else f"{text}."
 
 
 def _points(after: float | None, before: float | None) -> str:

@@ -202,7 +202,7 @@ def worth(result: Analysis, style: Style, width: int) -> list[str]:
     lines[0] = style.bold(lines[0])
     for one in result.savings:
         lines += [style.dim(line) for line in wrap(f"{one.engine}: {one.basis}.", width)]
-        if one.break_even:
+        if one.break_even and one.premium:
             reads = f"{one.break_even} reads pay" if one.break_even > 1 else "1 read pays"
             lines += wrap(
                 f"{one.engine}: writing cost {_amount(one.premium, one.currency)}; {reads} for a write", width

@@ -261,7 +261,8 @@ def _families(result: Analysis, style: Style, look: Look) -> list[str]:
     engines = [e.engine for e in result.engines]
     rows = [("Families, by tokens lost", "requests", "tokens", "lost", "ceiling", *engines)]
     shown = result.families[: _most(_FAMILIES, look)]
-    rows += [_family_row(f, engines, result.prompt_tokens) for f in shown]
+    total = max((e.prompt_tokens for e in result.engines), default=0)
+    rows += [_family_row(f, engines, total) for f in shown]
     first, *others = banded(rows, align="<" + ">" * (len(rows[0]) - 1), width=look.width, fixed=5)
     lines = [style.bold(first[0])]
     for line, family in zip(first[1:], shown, strict=True):
