@@ -23,7 +23,7 @@ _MISSED = 0.5
 
 
 def behind_warmup(rows: Rows, replayed: Rows, warmup: float) -> Rows:
-    """Leave out of `rows` the warm-up (see `simulate.after_warmup`): of what was replayed, or of all where nothing was."""
+    """Leave the warm-up out of `rows` (see `simulate.after_warmup`): of what was replayed, or of all if nothing was."""
     first = replayed if replayed.size else rows
     skipped = first[: after_warmup(first.size, warmup).start]
     return rows[~np.isin(rows, skipped)] if skipped.size else rows
