@@ -14,7 +14,7 @@ unexplained they add up to the tokens that diverged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -86,6 +86,11 @@ def pairs(findings: Sequence[LogFinding], *, forgets: bool = False) -> dict[int,
     }
 
 
+def has_thoughts(findings: Iterable[LogFinding]) -> bool:
+    """Tell whether thoughts may go with what findings are about, which a chat template may leave out as well."""
+    return any(finding.rule.code == "PFX403" or finding.kind in _GONE for finding in findings)
+
+
 def _pair(
     findings: Sequence[LogFinding], first: Sighting, number: int, behind: Mapping[int, str], *, kept: bool
 ) -> Pair:
@@ -112,7 +117,7 @@ def _difference(finding: LogFinding, sighting: Sighting, behind: Sequence[LogFin
         opening=sighting.opening if sibling and sighting.tail is None else sighting.opening or None,
         tail=sighting.tail if sibling else None,
         turn=sighting.turn,
-        thoughts=any((kept and one.rule.code == "PFX403") or one.kind in _GONE for one in every),
+        thoughts=kept and has_thoughts(every),
         replaced=all((one.rule.code, one.kind) in _REPLACED for one in every),
     )
 

@@ -14,6 +14,7 @@ import numpy as np
 from prefixlint import (
     accounts,
     bounded,
+    causecost,
     chatprobe,
     counting,
     deviations,
@@ -359,7 +360,7 @@ def _material(
         redactor=redactor,
         on_account=watch.on_account,
         findings=findings,
-        forgets=any(finding.rule.code == "PFX403" for finding in findings)
+        forgets=causecost.has_thoughts(findings)
         and chatprobe.forgets(run.files.templates.values(), run.files.special_tokens),
     )
 

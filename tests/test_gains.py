@@ -156,3 +156,28 @@ def test_rewritten_prompts_stand_where_logged_ones_stood():
         assert merged.namespaces.values[merged.namespace[row]] == (None, *(("salt=s",) if table is others else ()))
     assert len(merged.ends) == len(merged.output_ends) == 5
     assert gains._merged(own, others, {}, {0: frozenset(), 1: frozenset()}).segments == own.segments
+
+
+def spoken(number, dated):
+    """Give the requests of a desk whose user messages all get the time of each request, if `dated`."""
+    rules = "\n".join(f"- Rule {n} of the desk holds for all that is said and done here." for n in range(12))
+    for talk in range(number):
+        noun = planting.NOUNS[talk]
+        history = [
+            {"role": role, "content": f"{role} {n} on the {noun} desk and what was written of it there. " * 4}
+            for n, role in enumerate(["user", "assistant", "tool", "assistant", "user", "assistant", "user"])
+        ]
+        for turn, length in enumerate((1, 3, 5, 7)):
+            clock = f"[10:{talk:02}:{7 * turn:02}] " if dated else ""
+            messages = [{**m, "content": clock * (m["role"] == "user") + m["content"]} for m in history[:length]]
+            yield {"model": "m", "messages": [{"role": "system", "content": rules}, *messages]}
+
+
+def test_stamps_are_mended_on_every_message_that_gets_them(tmp_path):
+    """The first message's stamp alone looks like a clock in a prompt; the fix of the one cause mends it as well."""
+    result, counts = planting.replayed(tmp_path / "log.jsonl", spoken(9, dated=True), what_if=("all",))
+    _, without = planting.replayed(tmp_path / "without.jsonl", spoken(9, dated=False), what_if=())
+    assert [finding.rule.code for finding in result.findings] == ["PFX401"]
+    (fixed,) = {what.hit_rate for what in result.what_if if what.engine == "sglang" and what.family is None}
+    rates = [sum(cached for _, cached in found) / sum(prompt for prompt, _ in found) for found in (counts, without)]
+    assert rates[0] + 0.1 < fixed == pytest.approx(rates[1], abs=0.02)

@@ -839,3 +839,50 @@ def test_other_tools_of_a_sibling_count_where_conversations_change_theirs(tmp_pa
 def test_a_list_at_the_end_of_the_system_text_is_lost_itself(tmp_path):
     finding = one(check(tmp_path, siblings([f"{RULES}\n{text}" for text in LISTS[:4]])))
     assert (finding.rule.code, finding.requests, finding.severity.word) == ("PFX301", 3, "info")
+
+
+TASK = "Task at hand: when the {0} harbor is {0}, mark the {0} draft and check each {0} pump by rule {1}."
+
+
+def test_text_of_each_conversation_is_found_ahead_of_other_values(tmp_path):
+    """What stands behind it is shared for the most part, though a value follows it at once."""
+
+    def head(talk, turn):
+        task = TASK.format(["northern", "spare", "paid", "wet", "formal"][talk], 17 * talk + 3)
+        return f"{task}\nRun {9_000_000_017 - 7_919 * (3 * talk + turn):x}f{'abc'[turn]}e\n{(RULES + chr(10)) * 20}"
+
+    found = check(tmp_path, talks(5, head))
+    assert "PFX201" in codes(found)
+    assert not {"PFX106", "PFX202"} & set(codes(found))
+
+
+def test_text_that_begins_midway_ahead_of_another_value_is_one_cause(tmp_path):
+    runs = ["vrrYJy6gkq", "SzKqaL5P7V", "HxcMpdGDNa", "Bj7yLq0ZtR"] * 4
+
+    def head(talk, turn):
+        step = 3 * talk + turn
+        task = TASK.format(["northern", "spare", "paid", "wet", "formal"][talk], 17 * talk + 3)
+        return f"{task + chr(10) if step > 3 else ''}You are Eva (run {runs[step]}{step}).\n{(RULES + chr(10)) * 20}"
+
+    assert codes(check(tmp_path, talks(5, head))) == ["PFX104", "PFX201"]
+
+
+def test_a_state_that_is_the_same_by_chance_is_no_constant_that_moves(tmp_path):
+    bodies = talks(8, lambda talk, turn: RULES)
+    for number, body in enumerate(bodies):
+        step = min(number, len(bodies) - 5 + number % 3 // 2)  # the last two but one are the same
+        place = ["harbor", "quay", "ferry"][step % 3]
+        body["messages"].append(user(f"[Current screen]\nview={place} cursor={step * 13 % 80}\n[End of screen]"))
+    finding = one(check(tmp_path, bodies))
+    assert (finding.rule.code, finding.requests) == ("PFX404", 16)
+
+
+@pytest.mark.parametrize("spoken", [True, False])
+def test_a_window_behind_which_the_user_has_spoken_is_told(spoken, tmp_path):
+    """A chat template then leaves out thoughts, and with them all that stands behind the first one."""
+    turns = [user(f"{name} {RULES}") if n % 2 == 0 else {**assistant(f"{name} {RULES}"), "reasoning_content": name * 9}
+             for n, name in enumerate(["one", "two", "three", "four", "five"])]  # fmt: skip
+    if not spoken:
+        turns[-1] = tool("c", "five")
+    finding = one(check(tmp_path, [{"messages": [system(RULES), *turns[n : n + 4]]} for n in range(2)]))
+    assert (finding.rule.code, [s.asked for s in finding.sightings]) == ("PFX402", [spoken])

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any
 
 from prefixlint.bodies import common_prefix
@@ -94,7 +95,7 @@ class Causes:
     _last: dict[int, int] = field(default_factory=dict)
     _turns: Counter[int] = field(default_factory=Counter)
     _leads: dict[Key, dict[Any, Key]] = field(default_factory=dict)
-    _apart: dict[Key, tuple[Key, int, str]] = field(default_factory=dict)
+    _apart: dict[Key, tuple[Key, int, _kin.Label]] = field(default_factory=dict)
     """Causes that others may name, by their keys: the key they have otherwise, their family and their label."""
 
     def seen(self, view: View, row: int) -> None:
@@ -122,7 +123,8 @@ class Causes:
         ordered = sorted((hit for hit in hits if self._is_shown(hit, family, later)), key=lambda hit: hit.rank)
         known: set[Key] = set()
         first = None if earlier is None else _first(ordered, earlier, later)
-        asked = earlier is not None and any(hit.code == "PFX403" for hit in ordered) and _is_asked(earlier, later)
+        forgotten = any(hit.code == "PFX403" or hit.kind in ("window", "removed") for hit in ordered)
+        asked = earlier is not None and forgotten and _is_asked(earlier, later)
         for hit in ordered:
             key = self._key_in(family, hit, later)
             if key in known:
@@ -177,8 +179,8 @@ class Causes:
         self._apart[apart] = apart
         return apart
 
-    def _named(self, family: int, label: str | None) -> Key | None:
-        """Give the key of the cause of a family that a label stands for: of the one that most requests show."""
+    def _named(self, family: int, label: _kin.Label | None, least: int = 0) -> Key | None:
+        """Give the key of the cause of a family that a label names, of those that at least `least` requests show."""
         if label is None:
             return None
         able = [
@@ -186,6 +188,7 @@ class Causes:
             for key, cause in self._causes.items()
             if family in cause.around
             and key not in self._apart
+            and cause.requests >= least
             and _kin.names(cause.hit, cause.around[family], label)
             and not self._expected(cause)
         ]
@@ -234,7 +237,7 @@ class Causes:
         found = {key: cause for key, cause in self._causes.items() if key not in self._apart}
         named: dict[Key, Key] = {}
         for key, (own, family, label) in self._apart.items():
-            name = self._named(family, label) or own
+            name = self._named(family, label, _kin.least(label) * self._causes[key].requests) or own
             whole = found[name].with_kin(self._causes[key]) if name in found else self._causes[key]
             found[name] = replace(whole, pairs=self._compared(whole))
             named[key] = name
@@ -283,8 +286,12 @@ def _first(ordered: Sequence[Hit], earlier: View, later: View) -> Hit | None:
 
 def _is_asked(earlier: View, later: View) -> bool:
     """Tell whether a user has spoken since a turn whose messages have thoughts in a field of their own."""
-    spoken = any(m.said.role == "user" and m.said.text for m in later.messages[len(earlier.messages) :])
-    return spoken and any(m.said.reasoning for m in earlier.messages)
+    last = earlier.messages[-1].key if earlier.messages else None
+    new = tuple(later.messages[len(earlier.messages) :])
+    if last in later.keys:  # of a history that begins later, fewer stand before what is new
+        new = tuple(takewhile(lambda message: message.key != last, reversed(later.messages)))
+    spoken = any(message.said.role == "user" and message.said.text for message in new)
+    return spoken and any(message.said.reasoning for message in earlier.messages)
 
 
 def _behind(view: View, hits: Sequence[Hit]) -> str | int | None:

@@ -200,7 +200,8 @@ def _values_of(found: Sequence[Place], later: View, *, same: bool) -> Iterator[H
         if not (same or later.messages) and place.kind in _ASKED and sum(p.tail for p in found[number:]) < _AUTHORED:
             continue
         marked = not same and _is_marked(later, place.char)
-        hit = _system_hit(place, later, number, marked=marked, same=same, total=len(b))
+        behind = sum(other.tail for other in found if other.char >= place.char)
+        hit = _system_hit(place, later, number, marked=marked, same=same, total=len(b), behind=behind)
         if hit is None and not (same or later.messages):
             return  # a text of one's own ends the prefix, and what stands behind it costs nothing
         if hit is None:
@@ -278,7 +279,9 @@ def _is_marked(view: View, char: int) -> bool:
     return isinstance(block, dict) and "cache_control" in block
 
 
-def _system_hit(place: Place, later: View, number: int, *, marked: bool, same: bool, total: int) -> Hit | None:
+def _system_hit(
+    place: Place, later: View, number: int, *, marked: bool, same: bool, total: int, behind: int
+) -> Hit | None:
     kind, sure, mild = place.kind, 3, False
     tail = place.tail + (1 if same and later.messages else 0)
     code = CODES.get(kind)
@@ -288,7 +291,7 @@ def _system_hit(place: Place, later: View, number: int, *, marked: bool, same: b
         whole = bool(place.before and place.after)
         # that some requests have it and others not does not show that it changes: other pairs have to
         comes = not (same or whole) and bool(later.messages)
-        static, marked = not same and whole and place.tail >= _STATIC, marked and whole
+        static, marked = not same and whole and behind >= _STATIC, marked and whole
         if not (same or comes or static or marked):
             return None
         # what ends a marked block may serve the turns of its conversation

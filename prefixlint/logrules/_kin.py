@@ -18,22 +18,35 @@ _BEFORE, _BEHIND = 200, 24  # characters around a place in which the beginning o
 _COMES = frozenset({"appended", "retrieval", "text"})
 _PASSAGES = frozenset({"json", "order", "retrieval", "text"})
 """Kinds of value that may stand some lines behind the beginning of their passage."""
-_FIRST_STAMP = ("PFX101", "clock", "first")
+Label = str | tuple[str, ...]
+"""What a cause is known by: a text that stands around its place, or its key."""
+
 _STAMPS = ("PFX401", "stamped", "user")
+_OFTEN = 8  # times as many requests show what changes, where what stayed the same did so by chance
 
 
-def label(hit: Hit, view: View) -> str | None:
+def label(hit: Hit, view: View) -> Label | None:
     """Give what the cause of a hit is known by where other requests name it; None where the hit tells its name.
 
     It is the beginning of a line or passage that only one of two texts has, or what stands before it in its line.
     """
-    if hit.key == _FIRST_STAMP:
-        return ""
+    if hit.key == ("PFX101", "clock", "first"):
+        return _STAMPS
+    if hit.code == "PFX203":
+        return ("PFX404", *hit.key[1:])
     if hit.rank[0] != 1 or hit.kind not in _COMES or not (hit.same or comes(hit)):
         return None
-    found = _more(hit.before.strip(), hit.after.strip())
-    if found is None:
-        found = around(hit, view)[: min(hit.at.char, _BEFORE)].rpartition("\n")[2][-_LABEL:]
+    before, after = hit.before.strip(), hit.after.strip()
+    line = around(hit, view)[: min(hit.at.char, _BEFORE)].rpartition("\n")[2]
+    more = _more(before, after)
+    if more is not None:
+        found = line + more
+    elif line:  # both have something, which may be no more than a value in a line
+        return line[-_LABEL:] if len(line) >= _LEAST else None
+    else:
+        found = max(before, after, key=len)
+        if _NAMED.match(found) is None:
+            return None
     named = _NAMED.match(found)
     found = named[0] if named else found[:_LABEL]
     return found if len(found) >= _LEAST else None
@@ -60,10 +73,15 @@ def around(hit: Hit, view: View) -> str:
     return text[max(0, hit.at.char - _BEFORE) : hit.at.char + _BEHIND]
 
 
-def names(hit: Hit, text: str, told: str) -> bool:
+def least(told: Label) -> int:
+    """Give how many times as many requests as show what a label was given to have to show the cause that it names."""
+    return _OFTEN if told[0] == "PFX404" else 0
+
+
+def names(hit: Hit, text: str, told: Label) -> bool:
     """Tell whether a cause is the one that is known by a label. `text` is what stands around its place."""
-    if not told:
-        return hit.key == _STAMPS
+    if not isinstance(told, str):
+        return hit.key == told
     at = text.find(told)
     if hit.rank[0] != 1 or at < 0:
         return False

@@ -69,18 +69,25 @@ def _pairs(a: str, b: str) -> int:
 
 
 def _next_line(a: list[str], b: list[str], *, whole: bool) -> tuple[int, int] | None:
-    """Give where the nearest line that both have begins; behind the first of each, unless those are `whole` lines."""
-    offsets: dict[str, tuple[int, int]] = {}
-    at = 0
+    """Give where the nearest line that both have begins; behind the first of each, unless those are `whole` lines.
+
+    What stands right before it in both texts and differs in a value only goes with it.
+    """
+    offsets: dict[str, int] = {}
     for number, line in enumerate(b):
         if (number or whole) and len(line.strip()) >= _RESYNC:
-            offsets.setdefault(line, (number, at))
-        at += len(line)
-    best: tuple[int, int, int] | None = None
-    at = 0
-    for number, line in enumerate(a):
-        other = offsets.get(line) if number or whole else None
-        if other is not None and (best is None or number + other[0] < best[0]):
-            best = number + other[0], at, other[1]
-        at += len(line)
-    return best[1:] if best is not None else None
+            offsets.setdefault(line, number)
+    met = [(n, other) for n, line in enumerate(a) if (n or whole) and (other := offsets.get(line)) is not None]
+    if not met:
+        return None
+    one, two = min(met, key=sum)
+    least = 0 if whole else 1
+    while min(one, two) > least and _is_alike(a[one - 1], b[two - 1]):
+        one, two = one - 1, two - 1
+    return sum(map(len, a[:one])), sum(map(len, b[:two]))
+
+
+def _is_alike(a: str, b: str) -> bool:
+    """Tell whether two lines are the same or begin with the same words."""
+    front = common_prefix(a, b)
+    return a == b or (front >= _RESYNC and front * 2 >= min(len(a), len(b)))

@@ -10,6 +10,7 @@ from prefixlint.logfindings import LogFinding, Sighting
 from prefixlint.logrules._view import View, view
 from prefixlint.model import Request
 
+MESSAGES = 2  # the first number of a hit's rank where it is about messages
 MOST = 48  # pairs of requests that a rewrite learns from; values repeat long before
 
 
@@ -44,5 +45,11 @@ def examples(
         one, two = view(earlier, partner), view(later, row)
         if one is None or two is None:
             continue
-        hits = [hit for hit in logrules.compare(earlier, later, turn=sighting.turn) if hit.code in codes]
+        found = logrules.compare(earlier, later, turn=sighting.turn)
+        hits = [hit for hit in found if hit.code in codes or _is_seen_in_history(hit, sighting)]
         yield Example(one, two, hits, (family(partner), family(row)))
+
+
+def _is_seen_in_history(hit: logrules.Hit, sighting: Sighting) -> bool:
+    """Tell whether a change of a message is the one that shows the cause, though it looks like another one's."""
+    return hit.rank[0] == MESSAGES and hit.same and (hit.at.path, hit.at.char) == (sighting.path, sighting.char)

@@ -24,7 +24,7 @@ class _Stored:
 
 
 def learn(codes: frozenset[str], pairs: Sequence[Example], others: frozenset[str]) -> _Stored | None:
-    """Take every rule that was seen in a history."""
+    """Take every rule that was seen in a history, and those whose changes of it are of the same cause."""
     del others
     seen = frozenset(hit.code for example in pairs for hit in example.hits if hit.rank[0] == 2)
-    return _Stored(seen & codes) if seen & codes else None
+    return _Stored(seen) if seen & codes else None
