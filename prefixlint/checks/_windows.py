@@ -113,6 +113,8 @@ CONDENSED = word_set(
     "title"
 )
 """Words of what is asked about a conversation, or made of it, beside the requests that go on with it."""
+_MEMORY = 3
+"""Exchanges that a small memory of a framework keeps."""
 _EXCHANGES = range(1, 5)
 """Messages of two exchanges: what is kept of so few is no window over a conversation, or one that is meant to be."""
 
@@ -178,9 +180,9 @@ _MEMORIES = WINDOWS - {"trim_messages"}
 
 
 def _is_short(memory: Call) -> bool:
-    """Tell whether a memory keeps two exchanges at most."""
+    """Tell whether a memory keeps three exchanges at most: chains write them into a text, often for a question."""
     kept = bare(dict(memory.kwargs).get("k", memory))
-    return isinstance(kept, Const) and isinstance(kept.value, int) and 2 * kept.value in _EXCHANGES
+    return isinstance(kept, Const) and isinstance(kept.value, int) and kept.value <= _MEMORY
 
 
 def _is_given(context: Context, summary: Summary, memory: Sink) -> bool:

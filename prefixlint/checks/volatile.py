@@ -157,14 +157,14 @@ def is_little(place: Place, min_tokens: int) -> bool:
     """Tell whether too few tokens are lost for a warning, in multiples of the tokens that make a remark.
 
     A user's name costs each user once what all share: it counts from the smallest prefix that any provider keeps, 16
-    times the usual `min_tokens`. A request that is shown whole, without a conversation, must share as many behind the
-    place, and hold three times as many.
+    times the usual `min_tokens`. A request that is shown whole, without a conversation, must share twice as many behind
+    the place, and hold three times as many.
     """
     if place.origin.kind == "identity":
         return place.shared < 16 * min_tokens
     roles = [message.role for message in place.prompt.messages]
     whole = len(roles) > 1 and roles[-1] == "user" and {"system", "developer", "user"}.issuperset(roles)
-    return whole and (place.shared < min_tokens or place.before + place.behind < 3 * min_tokens)
+    return whole and (place.shared < 2 * min_tokens or place.before + place.behind < 3 * min_tokens)
 
 
 def is_proven(place: Place) -> bool:
