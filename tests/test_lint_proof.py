@@ -342,3 +342,15 @@ def test_a_short_request_that_is_shown_whole_costs_little(times, rest, word):
 def test_a_script_that_stands_aside_starts_what_somebody_tries_by_hand(path, word):
     text = "export ANTHROPIC_BASE_URL=http://127.0.0.1:8000\nclaude\n"
     assert levels({path: text}, "PFX110") == {word}
+
+
+@pytest.mark.parametrize(("ahead", "word"), [("", "error"), ("For {kind}, ", "info"), ("For {KIND}, ", "error")])
+def test_what_a_text_is_filled_with_ahead_of_a_time_ends_the_prefix_before_it(ahead, word):
+    text = f'{NOW}KIND = "books"\ndef librarian_prompt(kind, q):\n    return f"{ahead}it is {{datetime.now()}}. {LONG} You are asked: {{q}}"\n'
+    assert levels({"a.py": text}, "PFX101") == {word}
+
+
+@pytest.mark.parametrize(("kept", "word"), [(2, "info"), (3, "info"), (4, "error")])
+def test_a_memory_of_a_framework_that_keeps_little_is_meant_to(kept, word):
+    text = f"from langchain.memory import ConversationBufferWindowMemory\ndef f(model):\n    memory = ConversationBufferWindowMemory(k={kept})\n    return ConversationChain(llm=model, memory=memory)\n"
+    assert levels({"a.py": text}, "PFX402") == {word}

@@ -227,7 +227,8 @@ def _costs(place: Place) -> bool:
         if place.role == "text" and not place.group.path.endswith(_CODE):
             return kind in _NEVER_ASKED and place.shared >= SHARED_FLOOR
         first = place.prompt.messages[0].role == place.role
-        return kind in _NEVER_ASKED - {"random"} and first and place.shared >= TEXT_FLOOR and _speaks(place)
+        told = kind in _NEVER_ASKED - {"random"} and first and place.shared >= TEXT_FLOOR and _speaks(place)
+        return told and not _is_behind_unknown(place)
     if (origin.frozen and place.shared < SHARED_FLOOR) or (place.prompt.once and place.shared < place.before):
         return False
     if place.role == "tools":
