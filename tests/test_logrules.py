@@ -21,7 +21,8 @@ from logcases import RULES, assistant, call, claude, conversation, siblings, sys
 from prefixlint import logrules, logs, redact, rulebook
 from prefixlint.logrules import _history, _meeting, _spans, _values
 from prefixlint.logrules._known import Known
-from prefixlint.logrules._view import Message, unmarked, view
+from prefixlint.logrules._message import Message, unmarked
+from prefixlint.logrules._view import view
 from prefixlint.model import Messages, Request, TokenIds
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "logrules"

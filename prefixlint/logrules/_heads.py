@@ -11,8 +11,9 @@ from typing import Any
 from prefixlint import bodies
 from prefixlint.logrules import _spans
 from prefixlint.logrules._hits import At, Hit, at, short
+from prefixlint.logrules._message import bare, dumps
 from prefixlint.logrules._values import Place
-from prefixlint.logrules._view import Unit, View, bare, dumps
+from prefixlint.logrules._view import Unit, View
 
 CODES = {
     "address": "PFX109",

@@ -13,7 +13,8 @@ from typing import Any
 from prefixlint.bodies import common_prefix
 from prefixlint.logrules import _spans, _values
 from prefixlint.logrules._hits import At, Hit, at, short
-from prefixlint.logrules._view import Call, Message, View, dumps
+from prefixlint.logrules._message import Call, Message, dumps
+from prefixlint.logrules._view import View
 from prefixlint.wording import many
 
 _WINDOW_SLACK = 2  # messages that a window may drop besides those that were added, and results that follow their calls

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import Any
 
 from prefixlint import bodies
-from prefixlint.logrules._view import bare
+from prefixlint.logrules._message import bare
 
 
 @dataclass(frozen=True, slots=True)

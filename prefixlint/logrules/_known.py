@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import ref
 
-from prefixlint.logrules._view import Message, identify
+from prefixlint.logrules._message import Message, identify
 
 _FEW = 1_024  # messages from which on those that are gone are looked for
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from prefixlint.logrules._hits import Hit, at, short
-from prefixlint.logrules._view import View, dumps
+from prefixlint.logrules._message import dumps
+from prefixlint.logrules._view import View
 
 _SWITCHES = (
     "reasoning_effort",

@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import Any
 
 from prefixlint.logrules._hits import At, Hit
+from prefixlint.logrules._message import MARKERS, dumps
 from prefixlint.logrules._values import pseudo_header
-from prefixlint.logrules._view import MARKERS, View, dumps
+from prefixlint.logrules._view import View
 
 _ADDRESS = re.compile(r"<[\w.]+(?: [\w.]+)* at (0x[0-9a-fA-F]{6,16})>")
 MOST_MARKERS = 4

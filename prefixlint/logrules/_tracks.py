@@ -15,7 +15,8 @@ from typing import Any
 
 from prefixlint.bodies import common_prefix
 from prefixlint.logrules import _spans
-from prefixlint.logrules._view import Message, Said, View
+from prefixlint.logrules._message import Message, Said
+from prefixlint.logrules._view import View
 
 MEMORY = 96_000_000
 """Characters of request bodies that are kept: the latest turn of each conversation."""

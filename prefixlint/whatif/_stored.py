@@ -10,7 +10,7 @@ from typing import Any
 
 from prefixlint.logrules import _history, _spans
 from prefixlint.logrules._hits import Hit
-from prefixlint.logrules._view import Message
+from prefixlint.logrules._message import Message
 from prefixlint.whatif import _edit
 from prefixlint.whatif._turn import Turn
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from prefixlint.logrules._heads import same_data
-from prefixlint.logrules._view import tool_name, unmarked
+from prefixlint.logrules._message import unmarked
+from prefixlint.logrules._view import tool_name
 from prefixlint.whatif import _edit
 from prefixlint.whatif._examples import Example
 from prefixlint.whatif._slots import Templates, Wanted
