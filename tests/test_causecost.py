@@ -1,5 +1,6 @@
 """Losses of causes add up: with what is unexplained they are what diverged, and nothing is counted twice."""
 
+import json
 import re
 import sys
 from collections import Counter
@@ -59,3 +60,29 @@ def test_a_warm_up_is_left_out_of_losses(tmp_path):
     lost = [result.findings[0].tokens_lost["sglang"] for result in (whole, later)]
     diverged = next(e for e in later.engines if e.engine == "sglang").misses[MissCause.DIVERGED]
     assert 0 < lost[1] <= diverged < lost[0]
+
+
+def test_tenants_that_take_turns_lose_what_each_alone_would(tmp_path):
+    """What another tenant sent in between serves nobody else: a cause costs what it does where tenants follow."""
+    rules = " ".join(f"rule{n}" for n in range(400))
+    lost = []
+    for order in (lambda n: n % 3, lambda n: n // 8):
+        log = tmp_path / "log.jsonl"
+        bodies = [
+            {
+                "model": "m",
+                "cache_salt": f"tenant{order(n)}",
+                "messages": [
+                    {"role": "system", "content": f"Now: 2026-03-03T09:{n:02}:00Z\n{rules}"},
+                    {"role": "user", "content": f"question {n * 7919}"},
+                ],
+            }
+            for n in range(24)
+        ]
+        log.write_text("".join(json.dumps(body) + "\n" for body in bodies))
+        result = pipeline.analyze([str(log)], pipeline.Options(engines=("sglang",)))
+        (finding,) = result.findings
+        assert finding.rule.code == "PFX101"
+        lost.append(finding.tokens_lost["sglang"])
+        assert lost[-1] > 0.8 * result.engines[0].prompt_tokens
+    assert lost[0] == pytest.approx(lost[1], rel=0.01)

@@ -32,6 +32,7 @@ _SAME = 400  # characters of an opening by which it is found again as a whole
 _SAMPLE = 40  # messages of two turns that are compared word by word
 _STAMP = 16  # characters by which two writings of a time differ in length
 _QUERY = re.compile(r'\?[^"]*')
+_NAMESPACES = 64  # of templates, whose latest requests are kept; where more take turns, any of the template will do
 _HEADS = 12  # heads of other templates that a new one is compared with
 _ALIKE = 0.5  # of the shorter head
 
@@ -67,6 +68,7 @@ class Tracks:
     _by_end: dict[int, list[int]] = field(default_factory=dict)
     _by_edge: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     _latest: dict[int, View] = field(default_factory=dict)
+    _apart: OrderedDict[tuple[int, tuple[str, ...]], View] = field(default_factory=OrderedDict)
     _alias: dict[int, int] = field(default_factory=dict)
     _heads: dict[tuple[str, ...], OrderedDict[int, str]] = field(default_factory=dict)
     _pool: OrderedDict[tuple[str, Any], Any] = field(default_factory=OrderedDict)
@@ -76,9 +78,12 @@ class Tracks:
     _kept: int = 0
 
     def add(self, view: View, family: int) -> tuple[Match | None, View | None]:
-        """Give what a request continues (or None) and the latest request of its template, and remember it."""
+        """Give what a request continues (or None) and the latest request of its template, and remember it.
+
+        That is the latest of the same namespace, where it is known: a cache never serves it another's.
+        """
         family = self._family(view, family)
-        sibling = self._latest.get(family)
+        sibling = self._apart.pop((family, view.namespace), None) or self._latest.get(family)
         track = self._continued(view)
         match = None
         if track is not None:
@@ -88,6 +93,9 @@ class Tracks:
         else:
             self._open(view, family)
         self._latest[family], self._newest = view, family
+        self._apart[family, view.namespace] = view
+        if len(self._apart) > _NAMESPACES:
+            self._apart.popitem(last=False)
         return match, sibling
 
     def pack(self) -> None:
