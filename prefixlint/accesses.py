@@ -172,6 +172,10 @@ class Recorder:
         """Whether the requests are those of a hash trace."""
         return self._block_tokens is not None
 
+    def prompts(self) -> Ints:
+        """Give the prompt tokens of each request."""
+        return _ints(self._prompt)
+
     def outputs(self) -> Ints:
         """Give the tokens behind each prompt that were noted; 0 where there are none, as in a hash trace."""
         return np.zeros(len(self), np.int64) if self.of_blocks else _ints(self._total) - _ints(self._prompt)

@@ -23,7 +23,7 @@ from prefixlint.losses import Blocks, Outcome, serve
 from prefixlint.marks import DEFAULT_TTL, UNMARKED, Block
 from prefixlint.results import Note
 from prefixlint.simulate import Replay, Served, scaled
-from prefixlint.spots import Spot, placed
+from prefixlint.spots import Spot, lifetime, placed
 from prefixlint.wording import many, percent
 
 if TYPE_CHECKING:
@@ -214,7 +214,8 @@ def own_limits(engine: Engine, limits: Limits, log: Log) -> tuple[Limits | None,
     if limits.eviction == OPTIMAL and has_capacity(engine) and engine.granularity < OPT_BLOCK and not log.of_blocks:
         notes.append(Note("optimal-blocks", f"{engine.name}: the optimum is taken over blocks of {OPT_BLOCK} tokens"))
     if not log.timed and own.ttl is None and engine.ttl is not None:
-        text = f"{engine.name}: entries live {engine.ttl:g} s, which is not applied, since not all requests have a time"
+        lives = f"entries live {lifetime(engine.ttl)}"
+        text = f"{engine.name}: {lives}, which is not applied, since not all requests have a time"
         notes.append(Note("no-lifetime", text))
     if not has_limits(engine, own):
         return None, notes

@@ -128,8 +128,10 @@ class _Engine:
     def curves(self) -> Curves:
         if not len(self._recorder):
             return Curves()
-        accesses = self._recorder.accesses(self._engine.granularity, cap=self._cap)
-        self._factor = self._setting.factor(accesses.prompt)
+        self._factor = self._setting.factor(self._recorder.prompts())
+        # The engine's blocks are of tokens as they are reported, those of the recorder as they were counted.
+        block = max(1, round(self._engine.granularity / self._factor))
+        accesses = self._recorder.accesses(block, cap=self._cap)
         if self._setting.factors is not None:
             accesses = accesses.weighted(self._setting.factors)
         total = float(accesses.prompt[self._setting.counted].sum())

@@ -57,6 +57,8 @@ def likely_causes(table: Table, rows: Rows) -> list[LikelyCause]:
         return []
     gap = _gaps(table, rows)
     short = missed & (prompt < SHORT_TOKENS)
+    if (cached[known & (prompt < SHORT_TOKENS)] > 0).any():
+        short[:] = False  # a server that gave hits to prompts as short as that has no such minimum
     first = missed & ~short & np.isinf(gap)
     idle = missed & ~short & ~first & (gap > IDLE_SECONDS)
     rest = missed & ~short & ~first & ~idle

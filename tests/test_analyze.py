@@ -278,6 +278,20 @@ def test_usage_without_prompts_gives_the_reported_side(tmp_path):
     assert found["engines"] == []
 
 
+def test_a_minimum_that_the_servers_own_hits_refute_is_no_cause(tmp_path):
+    rows = [
+        {"model": "m", "timestamp": n, "usage": {"prompt_tokens": 500, "prompt_tokens_details": {"cached_tokens": hit}}}
+        for n, hit in enumerate((0, 400, 0))
+    ]
+    causes = analyze(write_log(tmp_path / "log.jsonl", rows))["likely_causes"]
+    assert "too-short" not in [cause["slug"] for cause in causes]
+    assert sum(cause["requests"] for cause in causes) == 2
+    for row in rows:
+        row["usage"]["prompt_tokens_details"]["cached_tokens"] = 0
+    (cause,) = analyze(write_log(tmp_path / "other.jsonl", rows))["likely_causes"]
+    assert (cause["slug"], cause["requests"]) == ("too-short", 3)
+
+
 def test_a_named_log_that_is_not_there_fails_the_run_and_loses_nothing(log, model, tmp_path):
     named = [str(tmp_path / "none.jsonl"), str(log), str(tmp_path / "*.nothing")]
     result = CliRunner().invoke(main, ["analyze", *named, "--model", model, "--format", "json"])

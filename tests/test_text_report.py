@@ -1,5 +1,7 @@
 """The report in a terminal: the story on a page, the rest with -v, and nothing wider than it may be."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,10 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prefixlint import pipeline
 from prefixlint.cli import main
+from prefixlint.model import MissCause
+from prefixlint.reports import Look, text
 from prefixlint.reports._terminal import banded, columns
 
 DEMO = Path(__file__).resolve().parents[1] / "fixtures" / "logs" / "demo.jsonl"
@@ -56,13 +61,46 @@ def test_the_way_up_adds_its_points_to_the_row_above(short):
 
 
 def test_the_first_sentence_names_what_was_served_what_could_be_and_the_first_cause(short):
-    said = next(line for line in short.splitlines() if line.startswith("In short: "))
+    said = " ".join(short[short.index("In short: ") :].partition("\n\n")[0].split())
     first = next(line for line in short.splitlines() if line.startswith("  PFX")).split()[1].rstrip(":")
     fixed = [line for line in short.splitlines() if line.startswith("  fix ")][-1]
     served = short.split("did serve")[1].split("\n")[0].split()[-3]
     assert f"{served} % served" in said
     assert said.endswith(f"{first} (21.7 %)")
-    assert f"{fixed.split()[-5]} % once fixed" in said
+    assert f"{fixed.split()[-5]} % once fixed (sglang); worst" in said
+
+
+def test_the_first_sentence_promises_nothing_below_what_was_served(short):
+    result = pipeline.analyze([str(DEMO)])
+    better = replace(result, reported=replace(result.reported, cached_tokens=result.reported.prompt_tokens))
+    assert "100.0 % served; worst" in text.analysis(better, Look(width=200))
+
+
+def test_what_is_written_and_how_long_it_lives_is_said_of_each_engine(tmp_path):
+    """Lifetimes that marks ask for are no lifetime of five minutes, and a rule of writing is no unlimited cache."""
+    mark = {"type": "ephemeral", "ttl": "1h"}
+    system = [{"type": "text", "text": "be kind " * 1500, "cache_control": mark}]
+    rows = [
+        {
+            "timestamp": f"2026-03-03T09:{20 * n:02}:00Z",
+            "request": {
+                "model": "claude-sonnet-4-5",
+                "max_tokens": 9,
+                "system": system,
+                "messages": [{"role": "user", "content": f"question {n}"}],
+            },
+        }
+        for n in range(3)
+    ]
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = text.analysis(pipeline.analyze([str(log)], pipeline.Options()), Look(width=200))
+    assert "anthropic: only what is marked is written, entries live 5 min unless marked otherwise." in said
+    found = pipeline.analyze([str(log)], pipeline.Options(engines=("deepseek",)))
+    assert MissCause.NOT_WRITTEN in found.engines[0].misses
+    said = text.analysis(found, Look(width=200))
+    assert "limits: deepseek: not everything is written." in said
+    assert "unlimited cache." not in said
 
 
 def test_causes_without_weight_are_shown_in_short(short, verbose):
@@ -88,6 +126,13 @@ def test_five_engines_keep_within_the_width(options):
     assert len(fixing) <= 4  # three tables at most
     assert all(name in text for name in FIVE)
     assert [table.count("fix PFX101") for table in fixing[1:]] == [1] * (len(fixing) - 1)
+
+
+def test_families_have_a_column_for_each_engine():
+    """A log's own provider comes last, and is what its reader looks for."""
+    said = shown(*(part for name in FIVE for part in ("--engine", name)))
+    heads = [line for line in said.splitlines() if line.startswith("Families, by tokens lost")]
+    assert [name for line in heads for name in line.split() if name in FIVE] == list(FIVE)
 
 
 def test_causes_beyond_the_most_costly_are_counted(tmp_path):

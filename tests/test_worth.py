@@ -88,6 +88,21 @@ def test_the_curve_ends_at_the_replays_own_hit_rate(demo, trace):
             assert size.reach[0.9] <= size.reach[0.95] <= size.reach[0.99] <= points[-1].tokens
 
 
+def test_the_curve_ends_near_the_hit_rate_where_tokens_are_scaled(tmp_path):
+    """Blocks hold tokens as the server counts them, of which the stand-in's are fewer."""
+    words = [f"word{n}" for n in range(60)]
+    log = tmp_path / "log.jsonl"
+    rows = []
+    for n in range(30):
+        asked = {"model": "m", "messages": [{"role": "user", "content": " ".join(words[: 20 + n]) + f" end {n}"}]}
+        rows.append({"request": asked, "response": {"usage": {"prompt_tokens": 12 * (20 + n), "completion_tokens": 1}}})
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = pipeline.analyze([str(log)], pipeline.Options(engines=("vllm",)))
+    assert result.tokenizers[0].factor > 2
+    (size,) = result.curves.sizes
+    assert size.ceiling == pytest.approx(result.engines[0].hit_rate, abs=0.02)
+
+
 def test_one_replica_and_a_long_life_are_no_limit(demo, trace):
     for result in (demo, trace):
         for engine in result.engines:

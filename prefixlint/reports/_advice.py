@@ -105,7 +105,7 @@ def _gain(one: Advice) -> str:
 def _mark_text(mark: MarkAdvice) -> str:
     name = mark.place if mark.ttl is None else f"{mark.place} for {lifetime(mark.ttl)}"
     text = f"{name}: {_more(mark.read_tokens)} read and {_more(mark.written_tokens)} written"
-    text += f", {percent(mark.gain)} of the cost"
+    text += f" than without it, {percent(mark.gain)} of the cost"
     if mark.reads is not None and mark.break_even:
         pay = "1 pays" if mark.break_even == 1 else f"{mark.break_even} pay"
         text += f"; {mark.reads:,.1f} are read for each one written, and {pay} for it"

@@ -104,12 +104,13 @@ def _in_short(result: Analysis, style: Style, width: int) -> list[str]:
     lost = 0 if engine is None or first is None else (first.tokens_lost or {}).get(engine.engine, 0)
     if engine is None or first is None or not lost:
         return []
-    served = f"{percent(engine.hit_rate)} could be served"
+    rate, served = engine.hit_rate, f"{percent(engine.hit_rate)} could be served"
     if result.reported is not None:
-        served = f"{percent(result.reported.hit_rate)} served"
+        rate, served = result.reported.hit_rate, f"{percent(result.reported.hit_rate)} served"
     best = _fixed(result, engine.engine)
-    fixed = "" if best is None else f", {percent(best)} once fixed"
-    text = f"In short: {served}{fixed}; worst: {first.rule.name} ({percent(lost / engine.prompt_tokens)})"
+    fixed = f", {percent(best)} once fixed" if best is not None and best > max(rate or 0, engine.hit_rate or 0) else ""
+    of = f" ({engine.engine})" if fixed or result.reported is None else ""
+    text = f"In short: {served}{fixed}{of}; worst: {first.rule.name} ({percent(lost / engine.prompt_tokens)})"
     return [style.bold(line) for line in wrap(text, width, first="", indent="")]
 
 
@@ -142,7 +143,7 @@ def _rates(result: Analysis, style: Style, look: Look) -> list[str]:
     for i, engine in enumerate(result.engines, len(lines) - len(result.engines)):
         lines[i] = _tint(lines[i], percent(engine.hit_rate), style)
     if result.engines:
-        unlimited = all(e.capacity_tokens is None and e.replicas == 1 and e.ttl_s is None for e in result.engines)
+        unlimited = not any(map(_limited, result.engines))
         text = "hit rate = cached / prompt tokens"
         if unlimited:
             text += ", of an unlimited cache" + ("; requests one after the other" if look.verbose else "")
@@ -161,6 +162,23 @@ def _rates(result: Analysis, style: Style, look: Look) -> list[str]:
     return lines
 
 
+def _limited(engine: EngineResult) -> bool:
+    return engine.capacity_tokens is not None or engine.replicas > 1 or bool(_lives(engine))
+
+
+def _lives(engine: EngineResult) -> list[str]:
+    """Say what is written and how long it stays, where that is not everything and for good."""
+    parts = []
+    if engine.written_tokens is not None:
+        parts.append("only what is marked is written")
+    elif engine.misses.get(MissCause.NOT_WRITTEN):
+        parts.append("not everything is written")
+    if engine.ttl_s is not None:
+        marked = " unless marked otherwise" if engine.written_tokens is not None else ""
+        parts.append(f"entries live {duration(engine.ttl_s)}{marked}")
+    return parts
+
+
 def _limits(engines: Sequence[EngineResult]) -> str:
     """Name the limits of each engine, engines with the same limits together."""
     named: dict[str, list[str]] = {}
@@ -173,8 +191,7 @@ def _limits(engines: Sequence[EngineResult]) -> str:
             parts.append(f"{count(engine.host_capacity_tokens)} on the host, which gave {percent(share)} of the hits")
         if engine.replicas > 1:
             parts.append(f"{count(engine.replicas)} replicas, {engine.route}")
-        if engine.ttl_s is not None:
-            parts.append(f"entries live {duration(engine.ttl_s)}")
+        parts += _lives(engine)
         named.setdefault(", ".join(parts) or "none", []).append(engine.engine)
     return "; ".join(f"{', '.join(names)}: {text}" for text, names in named.items())
 
@@ -269,8 +286,7 @@ def _families(result: Analysis, style: Style, look: Look) -> list[str]:
         lines.append(line)
         for place in family.spans if look.verbose else ():
             lines += _place(place, family, style, look.width)
-    if look.verbose:
-        lines += [line for band in others for line in (style.bold(band[0]), *band[1:])]
+    lines += [line for band in others for line in (style.bold(band[0]), *band[1:])]
     if len(result.families) > _most(_FAMILIES, look):
         rest = result.families[_most(_FAMILIES, look) :]
         requests = many(sum(f.requests for f in rest), "request")
