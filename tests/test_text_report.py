@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from prefixlint import pipeline
 from prefixlint.cli import main
 from prefixlint.model import MissCause
-from prefixlint.reports import Look, text
+from prefixlint.reports import Look
+from prefixlint.reports import text as report
 from prefixlint.reports._terminal import banded, columns
 
 DEMO = Path(__file__).resolve().parents[1] / "fixtures" / "logs" / "demo.jsonl"
@@ -73,7 +74,7 @@ def test_the_first_sentence_names_what_was_served_what_could_be_and_the_first_ca
 def test_the_first_sentence_promises_nothing_below_what_was_served(short):
     result = pipeline.analyze([str(DEMO)])
     better = replace(result, reported=replace(result.reported, cached_tokens=result.reported.prompt_tokens))
-    assert "100.0 % served; worst" in text.analysis(better, Look(width=200))
+    assert "100.0 % served; worst" in report.analysis(better, Look(width=200))
 
 
 def test_what_is_written_and_how_long_it_lives_is_said_of_each_engine(tmp_path):
@@ -94,11 +95,11 @@ def test_what_is_written_and_how_long_it_lives_is_said_of_each_engine(tmp_path):
     ]
     log = tmp_path / "log.jsonl"
     log.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    said = text.analysis(pipeline.analyze([str(log)], pipeline.Options()), Look(width=200))
+    said = report.analysis(pipeline.analyze([str(log)], pipeline.Options()), Look(width=200))
     assert "anthropic: only what is marked is written, entries live 5 min unless marked otherwise." in said
     found = pipeline.analyze([str(log)], pipeline.Options(engines=("deepseek",)))
     assert MissCause.NOT_WRITTEN in found.engines[0].misses
-    said = text.analysis(found, Look(width=200))
+    said = report.analysis(found, Look(width=200))
     assert "limits: deepseek: not everything is written." in said
     assert "unlimited cache." not in said
 
