@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -156,7 +157,7 @@ def run(
     lasted = np.concatenate([np.frombuffer(c, np.float64)[log.rows] for c in (log.table.first, log.table.total)])
     try:
         overlap = log.timed and not np.isnan(lasted).all()
-        return serve(visits, fleets, factors, blocks, overlap=overlap, ways=partial(ways, log))
+        return serve(visits, fleets, factors, blocks, overlap=overlap, ways=partial(ways, log), marked=marked)
     except ValueError as error:
         capacity = max(limits.capacity or 0 for _, limits in fleets)
         raise UsageError(
@@ -383,10 +384,24 @@ def _marks(log: Log, row: int, blocks: Sequence[Block], spots: Sequence[Spot] | 
     """
     own = log.marks.get(row)
     if own is None:
-        segments = log.table.prompt_segments(row)
-        chars = np.cumsum([0, *map(log.encoder.chars, segments.tolist())])
-        tokens = np.interp([block.end for block in blocks], chars, log.encoder.bounds(segments)).astype(np.int64)
         assert DEFAULT_TTL == 0  # so that `or` tells it from a lifetime
         marked = {i: block.ttl or None for i, block in enumerate(blocks) if block.ttl != UNMARKED}
-        own = log.marks[row] = Marks(np.maximum.accumulate(tokens).tolist(), marked)
+        own = log.marks[row] = Marks(_ends(log, row, blocks), marked)
     return own if spots is None else Marks(own.ends, placed(blocks, spots))
+
+
+def _ends(log: Log, row: int, blocks: Sequence[Block]) -> list[int]:
+    """Give the tokens of a prompt up to the end of each block."""
+    segments = log.table.prompt_segments(row)
+    tokens = log.encoder.bounds(segments).tolist()
+    chars = list(accumulate(map(log.encoder.chars, segments.tolist()), initial=0))
+    found, most = [], 0
+    for block in blocks:
+        at = bisect_right(chars, block.end) - 1
+        end = tokens[at]
+        if block.end > chars[at] and at + 1 < len(chars):
+            each = (tokens[at + 1] - end) / (chars[at + 1] - chars[at])
+            end = int(each * (block.end - chars[at]) + end)
+        most = max(most, end)
+        found.append(most)
+    return found

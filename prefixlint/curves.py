@@ -13,7 +13,7 @@ from prefixlint.accesses import Accesses, Recorder
 from prefixlint.engines import Engine
 from prefixlint.radix import Match
 from prefixlint.results import CapacityPoint, Curves, HostPoint, PoolSize, ReplicaPoint, TtlPoint
-from prefixlint.simulate import Arrival, BlockArrival, Kept, kept
+from prefixlint.simulate import BlockArrival, Kept, kept
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -39,13 +39,11 @@ class Tap:
         self._recorders = {kept(engine, salts=salts): Recorder() for engine in self._engines}
         self._found: dict[str, _Engine] = {}
 
-    def stored(self, key: Kept, arrival: Arrival, found: Match) -> None:
+    def stored(self, key: Kept, row: int, found: Match, total: int, prompt: int) -> None:
         """Take what a replay found of a request of tokens in a cache of that kind."""
         recorder = self._recorders.get(key)
         if recorder is not None:
-            output = arrival.output if key[0] == "prompt_and_output" else None
-            total = arrival.prompt.size + (0 if output is None else output.size)
-            recorder.add_found(arrival.row, found, total, arrival.prompt.size)
+            recorder.add_found(row, found, total, prompt)
 
     def blocks(self, arrivals: Iterable[BlockArrival]) -> Iterator[BlockArrival]:
         """Pass the requests of a hash trace on."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from prefixlint import routing
 from prefixlint.caches.choose import OPTIMAL, build, build_tier
 from prefixlint.caches.lifetimes import LifetimeTree
-from prefixlint.caches.marks import Marks, MarkStore
+from prefixlint.caches.marks import Marks, MarkStore, Read
 from prefixlint.caches.opt import optimum
 from prefixlint.lives import Life, Replica, Visit
 from prefixlint.spots import Spot
@@ -38,6 +39,7 @@ OPT_BLOCK = 16
 """Tokens of a block of the optimal cache, for engines that evict smaller pieces."""
 
 _NO_MARKS = Marks((), {})
+_NO_LOSSES: Mapping[MissCause, int] = MappingProxyType({})
 _LOAD_BACK = 10
 """Tokens that the host must have more than the cache to be asked for them (sglang 0.5.23, load_back_threshold)."""
 
@@ -67,7 +69,7 @@ class Limits:
     keys: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Followed:
     """How far each prompt was found, in its elements, an array element a request.
 
@@ -76,26 +78,30 @@ class Followed:
     stored by then; `alive`: what had not expired; `whole`: the part of it that ends where a stored sequence ended or
     two of them parted; `hit`: what the cache gave, of which `near` came from its own memory and the rest from the host.
     `replica` is where the request went, `written` what it wrote anew behind a mark, of which `long` was to live longer
-    than usual. `losses` are causes that the cache itself told. `bounded` says whether `hit` is a cache's own answer
-    and not only `alive`. `refused` counts requests that were larger than the pool, `spilled` those that came too fast
-    for one machine of a provider.
+    than usual. `losses` are causes that the cache itself told, `models` those of the requests. `bounded` says whether
+    `hit` is a cache's own answer and not only `alive`. `refused` counts requests that were larger than the pool,
+    `spilled` those that came too fast for one machine of a provider.
     """
 
-    size: array[int] = field(default_factory=lambda: array("q"))
-    own: array[int] = field(default_factory=lambda: array("q"))
-    seen: array[int] = field(default_factory=lambda: array("q"))
-    alive: array[int] = field(default_factory=lambda: array("q"))
-    whole: array[int] = field(default_factory=lambda: array("q"))
-    hit: array[int] = field(default_factory=lambda: array("q"))
-    near: array[int] = field(default_factory=lambda: array("q"))
-    written: array[int] = field(default_factory=lambda: array("q"))
-    long: array[int] = field(default_factory=lambda: array("q"))
-    replica: array[int] = field(default_factory=lambda: array("q"))
-    losses: list[dict[MissCause, int]] = field(default_factory=list)
-    models: list[str | None] = field(default_factory=list)
+    size: Counts
+    own: Counts
+    seen: Counts
+    alive: Counts
+    whole: Counts
+    hit: Counts
+    near: Counts
+    written: Counts
+    long: Counts
+    replica: Counts
+    losses: Sequence[Mapping[MissCause, int]]
+    models: Sequence[str | None]
     bounded: bool = False
     refused: int = 0
     spilled: int = 0
+
+
+_LENGTHS = ("size", "own", "seen", "alive", "whole", "hit", "near", "written", "long", "replica")
+"""The arrays of `Followed`, in the order in which `_Run` notes them."""
 
 
 def follow(
@@ -106,6 +112,7 @@ def follow(
     block: int = 0,
     overlap: bool = True,
     ways: Callable[[bool], Ways] | None = None,
+    marked: bool = True,
 ) -> list[Followed]:
     """Replay requests in their order, through the caches of each engine with its limits.
 
@@ -113,18 +120,16 @@ def follow(
     replica of an optimal cache. `ways` gives their ways, for engines that salts keep apart or those that know none;
     where it is None, they are found by further visits. `factors` turn the tokens of each request into those that the
     server counts; a capacity is given in the server's. `block` is, for a hash trace, the tokens of a full block.
-    `overlap` may be False where no request says how long it took. ValueError for a pool without a block.
+    `overlap` may be False where no request says how long it took, and `marked` where none has a mark. ValueError for a
+    pool without a block.
     """
     known = cache(ways or partial(ways_of, visits))
-    runs = [_Run(engine, limits, factors, known, block=block, overlap=overlap) for engine, limits in fleets]
+    setting = _Setting(factors, known, block, overlap=overlap, marked=marked)
+    runs = [_Run(engine, limits, setting) for engine, limits in fleets]
     for number, visit in enumerate(visits()):
         for run in runs:
             run.visit(number, visit)
-    for run in runs:
-        run.end()
-        if run.limits.eviction == OPTIMAL:
-            run.optimal(visits)
-    return [run.followed for run in runs]
+    return [run.optimal(visits) if run.limits.eviction == OPTIMAL else run.end() for run in runs]
 
 
 def by_elements(engine: Engine, limits: Limits) -> bool:
@@ -137,106 +142,142 @@ def ways_of(visits: Callable[[], Iterable[Visit]], salted: bool) -> Ways:
     return Ways.of((v.namespace if salted or v.unsalted is None else v.unsalted, v.prompt, v.output) for v in visits())
 
 
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """What all engines share, see `follow`."""
+
+    factors: Sequence[float] | NDArray[np.float64]
+    ways: Callable[[bool], Ways]
+    block: int
+    overlap: bool
+    marked: bool
+
+
 class _Run:
     """The replay of one engine."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        limits: Limits,
-        factors: Sequence[float] | NDArray[np.float64],
-        ways: Callable[[bool], Ways],
-        *,
-        block: int,
-        overlap: bool,
-    ) -> None:
-        self._block = block
-        self._overlap = overlap
-        self._find_ways = ways
-        self.followed = Followed()
+    def __init__(self, engine: Engine, limits: Limits, setting: _Setting) -> None:
         self._engine = engine
         self.limits = limits
-        self._factors = np.asarray(factors, np.float64)
-        self._scale = float(self._factors.mean()) if self._factors.size else 1.0
+        self._setting = setting
+        self._block = setting.block
+        factors = np.asarray(setting.factors, np.float64)
+        self._factors: list[float] = factors.tolist()
+        self._scale = float(factors.mean()) if factors.size else 1.0
+        self._lengths = array("q")
+        self._losses: list[Mapping[MissCause, int]] = []
+        self._models: list[str | None] = []
+        self._bounded = False
+        self._refused = 0
         self._replicas: list[Replica] = []
-        self._engines: dict[str | None, Engine] = {}
+        self._variants: dict[str | None, tuple[Engine, str]] = {}
         self._route = routing.router(limits.route or "round-robin", limits.replicas, limits.seed)
         self._spill = None
         if limits.spill and engine.rate is not None:
             self._spill = routing.Spill(engine.rate)
+        self._alone = limits.replicas == 1 and limits.route is None and self._spill is None
         self._head = max(1, int(engine.head / self._scale))
         self._by_elements = by_elements(engine, limits)
 
     @cached_property
     def _ways(self) -> Ways:
-        return self._find_ways(self._engine.salted)
+        return self._setting.ways(self._engine.salted)
 
     def visit(self, number: int, visit: Visit) -> None:
+        """Let the next request come."""
+        engine, goes_by = self._variant(visit.model)
+        size = visit.prompt.size if self._by_elements else self._ways.size(number)
+        if goes_by == "nothing":
+            hit = 0 if engine.match == "marked_breakpoint" else size
+            self._note(visit.model, (size, size, size, size, size, hit, hit, 0, 0, 0))
+            return
         visit = self._named(visit)
         now = float(number) if visit.time is None else visit.time
-        size = visit.prompt.size if self._by_elements else self._ways.size(number)
         chosen, replica = self._choose(number, visit, now)
-        engine = self._engines.get(visit.model)
-        if engine is None:
-            engine = self._engines[visit.model] = self._engine.for_model(visit.model)
-        self.followed.size.append(size)
-        stored = self._look_up(number, replica, visit, engine, now)
+        stored = self._stored(replica, visit, engine) if goes_by == "ways" else None
+        if stored is None:
+            own = seen = alive = whole = self._given(number, size, replica, engine)
+        else:
+            found = stored.match(self._ways.prompt(number), now, use=True)
+            seen, alive, whole = found.stored, found.length, found.whole
+            # where no request is under way when the next one comes, all that was given was stored at some time
+            own = self._given(number, size, replica, engine, None if self._setting.overlap else seen)
         ticket, waited = self._admit(replica, visit, now)
-        out = self.followed
-        near = hit = out.alive[-1] if replica.cache is None else 0 if ticket is None else ticket.hit
+        near = hit = alive if replica.cache is None else 0 if ticket is None else ticket.hit
         if replica.host is not None:
             kept = replica.host.find(visit.namespace, visit.prompt)
             hit = kept if kept - near >= (1 if self._block else _LOAD_BACK) else near
         written = long = 0
-        losses: dict[MissCause, int] = {}
-        if engine.match == "marked_breakpoint":
-            marks = visit.marks or _NO_MARKS
-            read = self._marks(replica, visit.model, engine).visit(
-                self._ways.names(number, marks.ends),
-                marks,
-                now,
-                now + ((visit.first if engine.visible == "first_token" else visit.total) or 0.0),
-                shared=out.own[-1],
-                scale=float(self._factors[number]),
-            )
+        losses = _NO_LOSSES
+        if goes_by == "marks":
+            read = self._read(number, replica, visit, now, own)
             near = hit = read.hit
-            written, long, losses = read.written, read.long, dict(read.losses)
-        out.hit.append(hit)
-        out.near.append(near)
-        out.written.append(written)
-        out.long.append(long)
-        out.losses.append(losses)
-        out.replica.append(chosen)
-        out.models.append(visit.model)
-        ways = () if stored is None else (self._ways.prompt(number), self._ways.whole(number))
-        Life(replica, visit, engine, ticket, stored, *ways).begin(now + waited)
+            written, long, losses = read.written, read.long, read.losses
+        self._note(visit.model, (size, own, seen, alive, whole, hit, near, written, long, chosen), losses)
+        if stored is not None:
+            ways = self._ways.prompt(number), self._ways.whole(number)
+            Life(replica, visit, engine, ticket, stored, *ways).begin(now + waited)
+        elif not self._alone or ticket is not None or replica.host is not None:
+            Life(replica, visit, engine, ticket, None).begin(now + waited)
+
+    def _note(self, model: str | None, lengths: tuple[int, ...], losses: Mapping[MissCause, int] = _NO_LOSSES) -> None:
+        """Note the lengths that `Followed` has of a request, in its order."""
+        self._lengths.extend(lengths)
+        self._losses.append(losses)
+        self._models.append(model)
+
+    def _variant(self, model: str | None) -> tuple[Engine, str]:
+        """Give what holds for a model, and by what its prompts are looked up without a limit of memory.
+
+        `marks` say what is stored, or `ways` tell it. With `given`, all that was given is stored and stays; `nothing`
+        is to be looked up where it was given to one replica without limits, or where nothing is marked.
+        """
+        found = self._variants.get(model)
+        if found is None:
+            engine = self._engine.for_model(model)
+            stays = not self._setting.overlap and self._ttl(engine) == math.inf and engine.match != "whole_unit"
+            by_marks = engine.match == "marked_breakpoint"
+            goes_by = "marks" if by_marks else "given" if stays else "ways"
+            if self._alone and not self._by_elements and (not self._setting.marked if by_marks else stays):
+                goes_by = "nothing"
+            found = self._variants[model] = engine, goes_by
+        return found
 
     def _named(self, visit: Visit) -> Visit:
         """Give a request the namespace that the engine knows."""
-        return visit if self._engine.salted or visit.unsalted is None else visit._replace(namespace=visit.unsalted)
+        return visit if visit.unsalted is None or self._engine.salted else visit._replace(namespace=visit.unsalted)
 
-    def end(self) -> None:
-        """Note what is known once all requests have come."""
-        self.followed.spilled = 0 if self._spill is None else self._spill.spilled
+    def end(self) -> Followed:
+        """Give what was found, once all requests have come."""
+        flat = np.frombuffer(self._lengths, np.int64) if self._lengths else np.empty(0, np.int64)
+        lengths: list[Counts] = list(np.ascontiguousarray(flat.reshape(-1, len(_LENGTHS)).T))
+        return Followed(
+            **dict(zip(_LENGTHS, lengths, strict=True)),
+            losses=self._losses,
+            models=self._models,
+            bounded=self._bounded,
+            refused=self._refused,
+            spilled=0 if self._spill is None else self._spill.spilled,
+        )
 
     def _choose(self, number: int, visit: Visit, now: float) -> tuple[int, Replica]:
+        """Give the replica of a request, in which all has happened that is due."""
+        chosen = 0
         if self._spill is not None:
             (head,) = self._ways.names(number, (min(self._head, self._ways.size(number)),))
             chosen = self._spill(
                 routing.Passenger(visit.namespace, visit.prompt, visit.session, visit.replica, visit.key, now, head)
             )
-            while len(self._replicas) <= chosen:
+        elif not self._alone:
+            while len(self._replicas) < self.limits.replicas:
                 self._replicas.append(self._new_replica())
-            self._replicas[chosen].advance(now)
-            return chosen, self._replicas[chosen]
-        while len(self._replicas) < self.limits.replicas:
-            self._replicas.append(self._new_replica())
-        for replica in self._replicas:
-            replica.advance(now)
-        passenger = routing.Passenger(visit.namespace, visit.prompt, visit.session, visit.replica)
-        chosen = self._route(passenger, [replica.running for replica in self._replicas])
+            for replica in self._replicas:
+                replica.advance(now)
+            passenger = routing.Passenger(visit.namespace, visit.prompt, visit.session, visit.replica)
+            chosen = self._route(passenger, [replica.running for replica in self._replicas])
         while len(self._replicas) <= chosen:
             self._replicas.append(self._new_replica())
+        self._replicas[chosen].advance(now)
         return chosen, self._replicas[chosen]
 
     def _new_replica(self) -> Replica:
@@ -247,7 +288,7 @@ class _Run:
         if limits.eviction == OPTIMAL:
             return Replica(None, None)
         cache = build(engine, capacity, limits.eviction, of_blocks=bool(self._block), host=host)
-        self.followed.bounded = cache is not None
+        self._bounded = cache is not None
         if host is None or cache is None:
             return Replica(cache, None)
         write = limits.host_write or engine.host_write
@@ -256,43 +297,41 @@ class _Run:
         tier = build_tier(engine, room, of_blocks=bool(self._block))
         return Replica(cache, tier, selective=write == "write_through_selective")
 
-    def _look_up(self, number: int, replica: Replica, visit: Visit, engine: Engine, now: float) -> LifetimeTree | None:
-        """Note how far the prompt is found without a limit of memory; give what is stored of its namespace.
-
-        None where nothing is to be looked up: all that was given is stored and stays, or marks say what is stored.
-        """
-        out = self.followed
-        stays = not self._overlap and self._ttl(engine) == math.inf and engine.match != "whole_unit"
-        if stays or engine.match == "marked_breakpoint":
-            given = self._given(number, replica, engine)
-            for lengths in (out.own, out.seen, out.alive, out.whole):
-                lengths.append(given)
-            return None
+    def _stored(self, replica: Replica, visit: Visit, engine: Engine) -> LifetimeTree:
+        """Give what is stored of a request's namespace where memory has no limit."""
         stored = replica.stored.get(visit.namespace)
         if stored is None:
             from_write = self.limits.from_write if self.limits.ttl is not None else engine.lifetime == "from_write"
             stored = LifetimeTree(self._ways.depth, self._ttl(engine), sliding=not from_write)
             replica.stored[visit.namespace] = stored
-        found = stored.match(self._ways.prompt(number), now, use=True)
-        # where no request is under way when the next one comes, all that was given was stored at some time
-        out.own.append(self._given(number, replica, engine, None if self._overlap else found.stored))
-        out.seen.append(found.stored)
-        out.alive.append(found.length)
-        out.whole.append(found.whole)
         return stored
 
-    def _given(self, number: int, replica: Replica, engine: Engine, known: int | None = None) -> int:
+    def _read(self, number: int, replica: Replica, visit: Visit, now: float, shared: int) -> Read:
+        """Let a request read and write where its marks are; `shared` is what earlier ones had of it."""
+        engine, _ = self._variant(visit.model)
+        marks = visit.marks or _NO_MARKS
+        return self._marks(replica, visit.model, engine).visit(
+            self._ways.names(number, marks.ends),
+            marks,
+            now,
+            now + ((visit.first if engine.visible == "first_token" else visit.total) or 0.0),
+            shared=shared,
+            scale=self._factors[number],
+        )
+
+    def _given(self, number: int, size: int, replica: Replica, engine: Engine, known: int | None = None) -> int:
         """Give what earlier requests of the replica had of the prompt (or `known`), all where the caller knows."""
-        alone = self.limits.replicas == 1 and self.limits.route is None and self._spill is None
-        if alone and engine.match != "marked_breakpoint":
-            return self.followed.size[number]
+        if self._alone and engine.match != "marked_breakpoint":
+            return size
         if known is not None:
             return known
         given, ways = replica.given, self._ways
         way = ways.prompt(number)
-        last = next((node for node in reversed(way) if node in given), None)
+        there = len(way)
+        while there and way[there - 1] not in given:
+            there -= 1
         given.update(ways.whole(number) if engine.stored == "prompt_and_output" else way)
-        return 0 if last is None else ways.depth[last]
+        return ways.depth[way[there - 1]] if there else 0
 
     def _ttl(self, engine: Engine) -> float:
         ttl = engine.ttl if self.limits.ttl is None else self.limits.ttl
@@ -303,7 +342,7 @@ class _Run:
         if replica.cache is None:
             return None, 0.0
         if not replica.cache.fits(visit.prompt.size):
-            self.followed.refused += 1
+            self._refused += 1
             return None, 0.0
         time = now
         while (ticket := replica.cache.admit(visit.namespace, visit.prompt)) is None:
@@ -318,16 +357,15 @@ class _Run:
             )
         return replica.marks[model]
 
-    def optimal(self, visits: Callable[[], Iterable[Visit]]) -> None:
-        """Replace the hits by those of caches that know the future."""
-        out = self.followed
-        where, alive = np.frombuffer(out.replica, np.int64), np.frombuffer(out.alive, np.int64)
-        hits = np.zeros(where.size, np.int64)
+    def optimal(self, visits: Callable[[], Iterable[Visit]]) -> Followed:
+        """Give what was found, with the hits of caches that know the future."""
+        out = self.end()
+        hits = np.zeros(out.size.size, np.int64)
         capacity = int((self.limits.capacity or 0) / (self._block or self._scale))
         block = 1 if self._block else max(self._engine.granularity, OPT_BLOCK)
         for number in range(len(self._replicas)):
-            mine = where == number
+            mine = out.replica == number
             prompts = ((self._named(v).namespace, v.prompt) for v, taken in zip(visits(), mine, strict=True) if taken)
             hits[mine] = optimum(prompts, capacity, block=block)
-        out.hit = out.near = array("q", np.minimum(hits, alive).tolist())
-        out.bounded = True
+        hits = np.minimum(hits, out.alive)
+        return replace(out, hit=hits, near=hits, bounded=True)

@@ -15,8 +15,6 @@ from prefixlint.model import MissCause
 from prefixlint.simulate import Served, by_rule
 
 if TYPE_CHECKING:
-    from array import array
-
     from numpy.typing import NDArray
 
     from prefixlint.engines import Engine
@@ -54,24 +52,24 @@ def serve(
     *,
     overlap: bool = True,
     ways: Callable[[bool], Ways] | None = None,
+    marked: bool = True,
 ) -> list[Outcome]:
     """Replay requests through the caches of several engines, each with its limits.
 
     Each engine is given as what it serves without limits, its counts multiplied by `factors` (one for each request,
     other than 1 where the tokenizer is a stand-in). `blocks` are those of a hash trace; `overlap` may be False where no
-    request says how long it took, and `ways` gives the requests' ways (see `follow`). ValueError for a pool without a
-    block.
+    request says how long it took, and `marked` where none has a mark; `ways` gives the requests' ways (see `follow`).
+    ValueError for a pool without a block.
     """
     ends, block = (None, 0) if blocks is None else (blocks.ends, blocks.size)
     engines = [(base.engine, limits) for base, limits in fleets]
-    followed = follow(visits, engines, factors, block=block, overlap=overlap, ways=ways)
+    followed = follow(visits, engines, factors, block=block, overlap=overlap, ways=ways, marked=marked)
     outcomes = []
     for (base, limits), found in zip(fleets, followed, strict=True):
-        load = [0] * max(limits.replicas, max(found.replica, default=-1) + 1)
-        for number, tokens in zip(found.replica, base.prompt.tolist(), strict=True):
-            load[number] += tokens
+        load = np.zeros(max(limits.replicas, found.replica.max(initial=-1) + 1), np.int64)
+        np.add.at(load, found.replica, base.prompt)
         account = _Account(base, found, factors, ends, tiers=limits.host_capacity is not None)
-        outcomes.append(Outcome(account.served(), tuple(load), found.refused, found.spilled))
+        outcomes.append(Outcome(account.served(), tuple(load.tolist()), found.refused, found.spilled))
     return outcomes
 
 
@@ -141,20 +139,18 @@ class _Account:
         losses[MissCause.NOT_WRITTEN] = left
         return cached, losses
 
-    def _counted(self, elements: array[int]) -> Counts:
+    def _counted(self, counts: Counts) -> Counts:
         """Turn lengths that begin anywhere in prompts into tokens as the server counts them."""
-        counts = np.frombuffer(elements, np.int64) if elements else np.empty(0, np.int64)
         return np.floor(counts * self.factors).astype(np.int64)
 
-    def _tokens(self, elements: array[int]) -> Counts:
+    def _tokens(self, counts: Counts) -> Counts:
         """Turn elements of prompts into tokens as the server counts them."""
-        counts = np.frombuffer(elements, np.int64) if elements else np.empty(0, np.int64)
         if self.ends is not None:
             found = (int(e[n - 1]) if n else 0 for e, n in zip(self.ends, counts.tolist(), strict=True))
             return np.fromiter(found, np.int64, counts.size)
         if (self.factors == 1).all():
             return counts
-        whole = counts == np.frombuffer(self.found.size, np.int64)
+        whole = counts == self.found.size
         return np.where(whole, self.base.prompt, np.floor(counts * self.factors).astype(np.int64))
 
     def _ruled(self, reach: Counts) -> Counts:

@@ -16,10 +16,12 @@ DEFAULT_TTL = 0.0
 """A mark that names no lifetime: the provider's default holds."""
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_KEYS = ("cache_control", "prompt_cache_breakpoint")
-_POINTS = ("cachePoint", "cache_point")
-_UNSEEN = frozenset((*_KEYS, *_POINTS, "type", "role", "id", "tool_use_id"))
+_UNSEEN = frozenset(
+    ("cache_control", "prompt_cache_breakpoint", "cachePoint", "cache_point", "type", "role", "id", "tool_use_id")
+)
 _FAR = 4  # times the length of a block's JSON in which its strings are looked for
+_BEGIN = 32  # characters of a longer string that are looked for first
+_TRIES = 4  # places at which a string begins like that, before it is looked for as a whole
 
 
 class Place(NamedTuple):
@@ -115,15 +117,15 @@ def _message(message: Any) -> Iterator[tuple[Any, float]]:
 def _content(content: Any) -> Iterator[tuple[Any, float]]:
     for part in content if isinstance(content, list) else [content]:
         if isinstance(part, dict):
-            point = next((part[key] for key in _POINTS if key in part), None)
+            point = part["cachePoint"] if "cachePoint" in part else part.get("cache_point")
             yield (part, _ttl(part)) if point is None else (None, _seconds(point))
         elif part:
             yield part, UNMARKED
 
 
 def _ttl(part: dict[str, Any]) -> float:
-    marker = next((part[key] for key in _KEYS if part.get(key)), None)
-    return UNMARKED if marker is None else _seconds(marker)
+    marker = part.get("cache_control") or part.get("prompt_cache_breakpoint")
+    return _seconds(marker) if marker else UNMARKED
 
 
 def _seconds(marker: Any) -> float:
@@ -149,30 +151,46 @@ def _automatic(body: dict[str, Any], *, implicit: bool) -> float:
 
 def _end(part: Any, prompt: str, start: int) -> int:
     """Give where a block ends in the prompt: behind the furthest of its strings that stands there."""
-    texts = _strings(part, [])
+    texts = ([part] if part else []) if isinstance(part, str) else _strings(part, [])
     far = start + _FAR * (sum(map(len, texts)) + 200)
     end = start
     for text in texts:
         shown = text
-        at = prompt.find(shown, start, far)
+        at = _find(prompt, shown, start, far)
         if at < 0:
             shown = json.dumps(text, ensure_ascii=False)[1:-1]
-            at = prompt.find(shown, start, far)
-        if at >= 0:
-            end = max(end, at + len(shown))
+            if shown != text:
+                at = _find(prompt, shown, start, far)
+        if at >= 0 and at + len(shown) > end:
+            end = at + len(shown)
     return end
+
+
+def _find(prompt: str, text: str, start: int, far: int) -> int:
+    """Do what `prompt.find` does, which takes long to get ready for a long text: look for how it begins first."""
+    if len(text) <= _BEGIN:
+        return prompt.find(text, start, far)
+    begin, at = text[:_BEGIN], start - 1
+    for _ in range(_TRIES):
+        at = prompt.find(begin, at + 1, far)
+        if at < 0 or prompt.startswith(text, at, far):
+            return at
+    return prompt.find(text, at + 1, far)
 
 
 def _strings(value: Any, found: list[str]) -> list[str]:
     """Add the strings of a block that may reach the prompt to `found`, without its markers and its kind."""
-    if isinstance(value, str):
-        if value:
-            found.append(value)
+    items: Iterable[Any] = ()
+    if isinstance(value, dict):
+        items = [item for key, item in value.items() if key not in _UNSEEN]
     elif isinstance(value, list):
-        for item in value:
+        items = value
+    elif isinstance(value, str):
+        items = (value,)
+    for item in items:
+        if isinstance(item, str):
+            if item:
+                found.append(item)
+        elif item:
             _strings(item, found)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            if key not in _UNSEEN:
-                _strings(item, found)
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
@@ -18,11 +19,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from prefixlint.model import Lookup, MissCause
-from prefixlint.radix import Match, PrefixIndex
+from prefixlint.radix import NOTHING, Match, PrefixIndex
 from prefixlint.ways import Ways
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 NO_OWNER = -1
 Kept = tuple["Stored", bool]
 """What a tree of prompts holds: which tokens are stored, and whether salts keep them apart."""
+OnStored = Callable[[Kept, int, Match, int, int], None]
+"""Is told what a tree had of a row: its kind, the row, how far it was there, the tokens stored, those of the prompt."""
 
 # What engines and providers call an output that the length limit ended.
 _BY_LENGTH = ("length", "max_tokens", "MAX_TOKENS", "max_output_tokens")
@@ -146,10 +149,29 @@ class _Walks:
 
     def add(self, row: int, namespace: Hashable, prompt: Ids, output: Ids | None) -> int:
         match = self.trees[namespace].match_insert(prompt, row, output=output)
+        self._note(match)
+        return match.length
+
+    def follow(self, ways: Ways, rows: Sequence[int]) -> Iterator[Match]:
+        """Find the same for prompts alone by their ways, without trees of their own."""
+        first: dict[int, int] = {}
+        ended: set[int] = set()
+        for position, row in enumerate(rows):
+            way = ways.prompt(position)
+            new = len(way)
+            while new and way[new - 1] not in first:
+                new -= 1
+            last = way[new - 1] if new else None
+            match = NOTHING if last is None else Match(ways.depth[last], first[last], last in ended)
+            first.update(dict.fromkeys(way[new:], row))
+            ended.update(way[-1:])
+            self._note(match)
+            yield match
+
+    def _note(self, match: Match) -> None:
         self.shared.append(match.length)
         self.owner.append(NO_OWNER if match.owner is None else match.owner)
         self.extends.append(match.extends)
-        return match.length
 
     def distinct(self) -> int:
         return sum(tree.distinct for tree in self.trees.values())
@@ -161,27 +183,30 @@ def run(
     *,
     wider: Mapping[Hashable, Hashable] | None = None,
     unsalted: Mapping[Hashable, Hashable] = MappingProxyType({}),
-    on_stored: Callable[[Kept, Arrival, Match], None] | None = None,
+    on_stored: OnStored | None = None,
     ways: bool = False,
 ) -> Replay:
     """Replay requests of tokens through unlimited caches.
 
     A request is complete, its output stored, before the next one is looked up. `wider` maps namespaces to
     those they are parts of: prefixes are then looked up there as well (`Replay.elsewhere`). `unsalted` maps those with
-    salts to what engines take them for that know none. `on_stored` is told how much of each request, its output
-    included where that is stored, was there before. `ways` asks for `Replay.ways`. ValueError without an engine.
+    salts to what engines take them for that know none. `on_stored` is told, for each kind of tree, how much of each
+    request, its output included where that is stored, was there before. `ways` asks for `Replay.ways`. ValueError
+    without an engine.
     """
     if not engines:
         raise ValueError("a replay needs an engine")
     # what is not stored is told from what never was there by a walk that stores all
     salts = bool(unsalted)
-    walks: dict[Kept, _Walks] = {kept(engine, salts=salts): _Walks(ways) for engine in engines}
+    kinds = dict.fromkeys(kept(engine, salts=salts) for engine in engines)
     if any(engine.kind == "provider" for engine in engines):
-        walks.setdefault(("prompt_and_output", True), _Walks(ways))
+        kinds[("prompt_and_output", True)] = None
+    # where prompts with their outputs go through a tree, prompts alone need no tokens any more
+    derived = [(s, apart) for s, apart in [*kinds][1:] if s == "prompt" and ("prompt_and_output", apart) in kinds]
+    walks = {kind: _Walks(ways or bool(derived)) for kind in kinds if kind not in derived}
     rows, prompts = array("q"), array("q")
     anywhere = _Walks()
-    for arrival in arrivals:
-        row, namespace, prompt, output = arrival
+    for row, namespace, prompt, generated in arrivals:
         rows.append(row)
         prompts.append(prompt.size)
         if wider is not None:
@@ -189,9 +214,17 @@ def run(
         for key, walk in walks.items():
             stored, salted = key
             name = namespace if salted else unsalted.get(namespace, namespace)
-            walk.add(row, name, prompt, output if stored == "prompt_and_output" else None)
+            output = generated if stored == "prompt_and_output" else None
+            walk.add(row, name, prompt, output)
             if on_stored is not None:
-                on_stored(key, arrival, walk.trees[name].stored)
+                total = prompt.size + (0 if output is None else output.size)
+                on_stored(key, row, walk.trees[name].stored, total, prompt.size)
+    known = {apart: _ways(walks, apart, rows) for apart in {apart for _, apart in (kinds if ways else derived)}}
+    for kind in derived:
+        walk = walks[kind] = _Walks()
+        for row, size, match in zip(rows, prompts, walk.follow(known[kind[1]], rows), strict=True):
+            if on_stored is not None:
+                on_stored(kind, row, match, size, size)
     lengths = _counts(prompts)
     served = {engine.name: _served(engine, lengths, walks[kept(engine, salts=salts)]) for engine in engines}
     first = walks[kept(engines[0], salts=salts)]
@@ -205,7 +238,7 @@ def run(
         MappingProxyType(first.trees),
         None if wider is None else _counts(anywhere.shared),
         None if full is None else _counts(full.shared),
-        {engine.salted: _ways(walks, kept(engine, salts=salts)[1], rows) for engine in engines} if ways else {},
+        {engine.salted: known[kept(engine, salts=salts)[1]] for engine in engines} if ways else {},
     )
 
 

@@ -5,7 +5,7 @@ import weakref
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prefixlint import engines
@@ -266,3 +266,31 @@ def test_an_empty_trace_request():
     result = run_blocks([BlockArrival(0, None, blocks([], []))], ALL)
     assert all(served.cached.tolist() == [0] for served in result.engines.values())
     assert all(rates(served).hit_rate is None for served in result.engines.values())
+
+
+requests_ = st.lists(
+    st.tuples(st.integers(0, 2), st.lists(st.integers(0, 1), max_size=8), st.lists(st.integers(0, 1), max_size=4)),
+    max_size=15,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(requests_, st.booleans())
+def test_what_stores_prompts_alone_finds_the_same_beside_what_stores_outputs_too(requests, salts):
+    def arrivals():
+        for i, (namespace, prompt, output) in enumerate(requests):
+            yield Arrival(50 - i, namespace, np.array(prompt, np.uint32), np.array(output, np.uint32))
+
+    def told(found):
+        return lambda kind, *rest: found.setdefault(kind, []).append(rest)
+
+    unsalted = {2: 1} if salts else {}
+    lmcache, sglang = load("lmcache"), load("sglang")
+    alone_told, beside_told = {}, {}
+    alone = run(arrivals(), [lmcache], unsalted=unsalted, on_stored=told(alone_told))
+    beside = run(arrivals(), [sglang, lmcache], unsalted=unsalted, on_stored=told(beside_told))
+    for name in ("shared", "owner", "extends", "cached"):
+        one, other = (getattr(replay.engines["lmcache"], name).tolist() for replay in (alone, beside))
+        assert one == other
+    kind = ("prompt", True)
+    assert beside_told.get(kind, []) == alone_told.get(kind, [])

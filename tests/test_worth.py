@@ -482,9 +482,9 @@ def test_what_a_replay_finds_is_what_a_recorder_of_its_own_finds(requests, size)
     arrivals = [Arrival(90 - i, n, ids(prompt), ids(output)) for i, (n, prompt, output) in enumerate(requests)]
     shared, own = Recorder(), Recorder()
 
-    def note(stored, arrival, found):
+    def note(stored, *found):
         assert stored == ("prompt_and_output", True)
-        shared.add_found(arrival.row, found, arrival.prompt.size + arrival.output.size, arrival.prompt.size)
+        shared.add_found(*found)
 
     run_tokens(arrivals, [load("vllm"), load("sglang")], on_stored=note)
     for _, namespace, prompt, output in arrivals:

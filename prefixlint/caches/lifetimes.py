@@ -62,7 +62,9 @@ class LifetimeTree:
         if refresh and 0 <= alive == stored:
             borders.add(alive)
         depth = self._depth
-        return Alive(*(0 if node < 0 else depth[node] for node in (alive, whole, stored)))
+        reached = depth[stored] if stored >= 0 else 0
+        lives = reached if alive == stored else depth[alive] if alive >= 0 else 0
+        return Alive(lives, depth[whole] if whole >= 0 else 0, reached)
 
     def store(self, way: Sequence[int], now: float) -> None:
         """Write a sequence: what is alive of it is used, what is not is written."""

@@ -8,7 +8,7 @@ the start of the request that wrote or read it, and can be read once the request
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from prefixlint.model import MissCause
 
@@ -85,14 +85,13 @@ class MarkStore:
         losses, told = self._unread(names, marks.ends, now, min(hit, shared), shared)
         short = [marks.ends[i] for i in marked if i not in long_enough]
         _unwritten(losses, told, shared, max((min(end, shared) for end in short), default=0))
-        read = self._read_and_write(names, marks, long_enough, found, (now, visible))
-        return replace(read, losses=losses)
+        return self._read_and_write(names, marks, long_enough, found, (now, visible), losses=losses)
 
     def serve(self, names: Sequence[Hashable], marks: Marks, now: float, visible: float, *, scale: float = 1.0) -> Read:
         """Do what `visit` does and tell no losses."""
         _, long_enough = self._choose(marks, scale)
         found = self._find(names, marks.ends, long_enough, now, scale)
-        return self._read_and_write(names, marks, long_enough, found, (now, visible))
+        return self._read_and_write(names, marks, long_enough, found, (now, visible), losses={})
 
     def _choose(self, marks: Marks, scale: float) -> tuple[Sequence[int], Sequence[int]]:
         """Give the marks that count, and those of them that are long enough to be written."""
@@ -106,6 +105,8 @@ class MarkStore:
         written: Sequence[int],
         found: int | None,
         span: tuple[float, float],
+        *,
+        losses: Mapping[MissCause, int],
     ) -> Read:
         """Refresh what was found, and write the marks; `span` is now, and from when on what is written can be read."""
         now, visible = span
@@ -119,7 +120,7 @@ class MarkStore:
             last = marks.ends[i]
             if (marks.ttl[i] or 0) > self.ttl:
                 last_long = last
-        return Read(hit, max(0, last - hit), long=max(0, last_long - hit))
+        return Read(hit, max(0, last - hit), losses, max(0, last_long - hit))
 
     def _find(
         self, names: Sequence[Hashable], ends: Sequence[int], marked: Sequence[int], now: float, scale: float
