@@ -46,7 +46,8 @@ def examples(
         if one is None or two is None:
             continue
         found = logrules.compare(earlier, later, turn=sighting.turn)
-        hits = [hit for hit in found if hit.code in codes or _is_seen_in_history(hit, sighting)]
+        hits = [hit for hit in found if hit.code in codes]
+        hits = hits or [hit for hit in found if _is_seen_in_history(hit, sighting)]
         yield Example(one, two, hits, (family(partner), family(row)))
 
 
