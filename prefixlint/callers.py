@@ -44,7 +44,7 @@ _PLAIN = word_set(
     "inject singleton log_execution_time async_retry with_retry"
 )
 """Decorators that hand a function to nobody."""
-_SELDOM = word_set("nightly midnight overnight daily weekly monthly cron cronjob crontab")
+_SELDOM = word_set("nightly midnight overnight morning daily weekly monthly cron cronjob crontab")
 """Words of functions and files that run once in a long while."""
 _SCHEDULES = word_set(
     "add_job do schedule scheduled_job cron crontab run_daily run_monthly loop periodic_task add_periodic_task aiocron"

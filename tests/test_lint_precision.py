@@ -176,7 +176,9 @@ def test_an_event_that_a_class_of_the_project_calls_a_system_message_begins_no_p
     text = f'{NOW}def system_message(agent):\n    return Message(agent_id=agent, role="system", text=f"Event at {{datetime.now()}}")\n'
     assert severities({"a.py": text}, "PFX101") == {"info"}
     text = text.replace("Event at", "You are a careful assistant. Answer in one line, whatever the time is:")
-    text = text.replace("{datetime.now()}", "{datetime.now()}. Name the shelf of each book that you were asked for.")
+    text = text.replace(
+        "{datetime.now()}", "{datetime.now()}. " + "Name the shelf of each book that you were asked for. " * 3
+    )
     assert severities({"a.py": text}, "PFX101") == {"error"}
 
 

@@ -354,3 +354,27 @@ def test_what_a_text_is_filled_with_ahead_of_a_time_ends_the_prefix_before_it(ah
 def test_a_memory_of_a_framework_that_keeps_little_is_meant_to(kept, word):
     text = f"from langchain.memory import ConversationBufferWindowMemory\ndef f(model):\n    memory = ConversationBufferWindowMemory(k={kept})\n    return ConversationChain(llm=model, memory=memory)\n"
     assert levels({"a.py": text}, "PFX402") == {word}
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("It is {datetime.now()}. {LONG}", "error"),
+        ("{RULES} It is {datetime.now()}. {LONG}", "error"),
+        ("{LONG} It is {datetime.now()}. {RULES}", "info"),
+        ("{LONG} You have waited for {time.time() - self.start} s. {RULES}", "error"),
+    ],
+)
+def test_towards_the_end_of_a_system_text_that_stands_alone_little_is_lost(text, word):
+    body = text.replace("{LONG}", LONG).replace("{RULES}", RULES)
+    files = {"a.py": f'{NOW}import time\ndef f(self):\n    return [{{"role": "system", "content": f"{body}"}}]\n'}
+    assert levels(files, "PFX101") | levels(files, "PFX103") == {word}
+    shown = {"a.py": files["a.py"].replace("def f(self)", "def f(self, history)").replace("}]", "}, *history]")}
+    assert levels(shown, "PFX101") | levels(shown, "PFX103") == {"error"}
+
+
+@pytest.mark.parametrize(("times", "word"), [(2, "info"), (3, "error")])
+def test_a_time_that_only_a_name_tells_has_more_behind_it(times, word):
+    text = f"system: |\n  It is {{current_time}}. {' '.join([RULES] * times)}\n"
+    found = findings({"prompts/chat.yaml": text}, 32)[0]
+    assert {each.severity.word for each in found if each.rule.code == "PFX101"} == {word}

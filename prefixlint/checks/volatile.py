@@ -157,11 +157,13 @@ def is_little(place: Place, min_tokens: int) -> bool:
     """Tell whether too few tokens are lost for a warning, in multiples of the tokens that make a remark.
 
     A user's name costs each user once what all share: it counts from the smallest prefix that any provider keeps, 16
-    times the usual `min_tokens`. A request that is shown whole, without a conversation, must share twice as many behind
-    the place, and hold three times as many.
+    times the usual `min_tokens`. What only a name tells must share twice as many behind the place. So must a request
+    that is shown whole, without a conversation, and it must hold three times as many.
     """
     if place.origin.kind == "identity":
         return place.shared < 16 * min_tokens
+    if place.origin.evidence == "name" and place.shared < 2 * min_tokens:
+        return True
     roles = [message.role for message in place.prompt.messages]
     whole = len(roles) > 1 and roles[-1] == "user" and {"system", "developer", "user"}.issuperset(roles)
     return whole and (place.shared < 2 * min_tokens or place.before + place.behind < 3 * min_tokens)
@@ -233,11 +235,21 @@ def _costs(place: Place) -> bool:
         return False
     if place.role == "tools":
         return True
-    if kind == "selection" and not _is_of_examples(place):
+    if (kind == "selection" and not _is_of_examples(place)) or _is_last(place):
         return False
     if kind == "counter":  # of one of the parts that a document is read in, as often as of a step
         return _breaks_off(place, TEXT_FLOOR)
     return _breaks_off(place, SHARED_FLOOR if kind in _OF_A_SESSION else CONTENT_FLOOR)
+
+
+def _is_last(place: Place) -> bool:
+    """Tell whether a value stands towards the end of a system text that the source shows alone.
+
+    Nothing says that it is made anew within a conversation, and most of it is shared. What counts how long something
+    has lasted is made anew.
+    """
+    alone = len(place.prompt.messages) == 1 and not (place.history or place.cut)
+    return alone and place.origin.kind != "age" and place.behind < place.before
 
 
 def _breaks_off(place: Place, floor: int) -> bool:
