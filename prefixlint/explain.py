@@ -18,6 +18,7 @@ from prefixlint.table import UNKNOWN
 
 _SHORT = 4  # tokens; a shorter piece of a prompt is punctuation of the chat template and shown with the next one
 _SHOWN = 80  # characters of a passage
+_SCALED = 0.0005  # beside 1: factors that are shown as something else
 _NOTES = frozenset({"partial-prompts", "times-missing", "reversed-log", "unsorted-log", "sampled-log", "tokenizer"})
 
 
@@ -57,6 +58,11 @@ def _nearest(places: dict[tuple[int, int], int], line: int, part: int) -> str | 
     return None if near is None else f"the nearest one is at line {wording.numbered(*near)}"
 
 
+def _two_counts(factor: float) -> str:
+    own = "the prompt's pieces are counted in tokens of this tokenizer"
+    return f"{own}, what caches serve of it as the server counts: {factor:.3f} for each"
+
+
 class _Request:
     """The request at a position of the replay, with all that was found out about the log; made while it can be read."""
 
@@ -92,7 +98,10 @@ class _Request:
             verdicts=pairtokens.verdicts(material, self._account, self._position),
             reported=None if said == UNKNOWN else said,
             expected=None if here is None else self._expected(here),
-            notes=[material.redactor.text(note.message) for note in result.notes if note.slug in _NOTES],
+            notes=[
+                *([] if use is None or abs(use.factor - 1) <= _SCALED else [_two_counts(use.factor)]),
+                *(material.redactor.text(note.message) for note in result.notes if note.slug in _NOTES),
+            ],
         )
 
     def _place(self, row: int) -> Place:

@@ -36,6 +36,7 @@ def compare(
     """
     ours, theirs = bodies.body_of(earlier), bodies.body_of(later)
     tokens, verdicts, notes = (None, [], []) if options is None else _measured(earlier, later, options)
+    notes = [*_apart(earlier, later, redactor), *notes]
     if ours is None or theirs is None:
         if tokens is None:
             lacking = earlier if ours is None else later
@@ -62,6 +63,18 @@ def compare(
         verdicts=verdicts,
         notes=notes,
     )
+
+
+def _apart(earlier: Request, later: Request, redactor: Redactor) -> list[str]:
+    """Say what keeps the caches of two requests apart, however alike their prompts are."""
+    parts = []
+    if earlier.model and later.model and earlier.model != later.model:
+        parts.append(f"the model ({', then '.join(redactor.text(model) for model in (earlier.model, later.model))})")
+    names = sorted({part.partition("=")[0] for part in {*earlier.namespace} ^ {*later.namespace}})
+    parts += [f"the {name} that separates caches" for name in names]
+    if not parts:
+        return []
+    return [f"no cache serves one of the other, since they differ in {' and '.join(parts)}"]
 
 
 def _first(

@@ -12,7 +12,7 @@ from prefixlint.errors import UsageError
 from prefixlint.model import Request
 from prefixlint.redact import Redactor
 from prefixlint.reports import _diff as diff
-from prefixlint.wording import percent
+from prefixlint.wording import many, percent
 
 if TYPE_CHECKING:
     from prefixlint.pipeline import Options
@@ -105,9 +105,11 @@ def text(judged: Judged, names: tuple[str, str], look: reports.Look) -> str:
     """Say whether it holds; where it does not, where the prompts part, as `diff` shows it."""
     if not judged.failures:
         share = "" if judged.share is None else f" ({percent(judged.share)} of B)"
-        return f"{judged.shared:,} {judged.unit}s shared{share}\n"
-    lines = [*(f"failed: {failure}" for failure in judged.failures), *diff.divergence(judged.comparison, names, look)]
-    return "\n".join(lines) + "\n"
+        lines = [f"{many(judged.shared, judged.unit)} shared{share}"]
+    else:
+        lines = [f"failed: {failure}" for failure in judged.failures]
+        lines += diff.divergence(judged.comparison, names, look)
+    return "\n".join([*lines, *diff.notes(judged.comparison, look)]) + "\n"
 
 
 def as_json(judged: Judged, names: tuple[str, str]) -> Mapping[str, Any]:

@@ -88,7 +88,24 @@ def test_a_request_that_only_goes_on(tmp_path):
 def test_equal_requests(tmp_path):
     a = body(tmp_path / "a.json", "s", "q")
     assert shown(a, a)["equal"] is True
-    assert "equal to a prefix cache" in " ".join(run(a, a)[1].split())
+    assert "hold the same prompt" in " ".join(run(a, a)[1].split())
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [({"model": "other"}, "the model (m, then other)"), ({"cache_salt": "a"}, "the salt that separates caches")],
+)
+def test_what_keeps_caches_apart_is_said_of_equal_prompts(tmp_path, more, words):
+    alike = {"model": "m", "messages": [{"role": "user", "content": "weigh each crate " * 99}]}
+    for name, asked in (("a", alike), ("b", {**alike, **more})):
+        (tmp_path / f"{name}.json").write_text(json.dumps(asked))
+    a, b = tmp_path / "a.json", tmp_path / "b.json"
+    found = json.loads(CliRunner().invoke(main, ["diff", str(a), str(b), "--format", "json"]).stdout)
+    assert {engine["cached_tokens"] for engine in found["engines"]} == {0}
+    assert found["notes"] == [f"no cache serves one of the other, since they differ in {words}"]
+    assert shown(a, a)["notes"] == []
+    asserted = CliRunner().invoke(main, ["assert", str(a), str(b), "--min-shared", "50%"])
+    assert words in " ".join(asserted.stdout.split())
 
 
 def test_plain_prompts(tmp_path):

@@ -208,3 +208,15 @@ def test_a_request_without_a_prompt(tmp_path, log):
     code, _, talk = run(f"{path}#5")
     assert code == 2
     assert "line 5" in talk
+
+
+def test_two_counts_of_one_prompt_are_told_apart(tmp_path):
+    """A stand-in's tokens are scaled to the server's count; the pieces of the prompt are its own."""
+    log = tmp_path / "log.jsonl"
+    usage = {"usage": {"prompt_tokens": 2_000, "completion_tokens": 1}}
+    log.write_text("".join(json.dumps({"request": request(RULES, q), "response": usage}) + "\n" for q in ("a", "b")))
+    found = shown(f"{log}#2", "--engine", "sglang", "--engine", "deepseek")
+    assert found["prompt_tokens"] == 2_000 > sum(piece["tokens"] for piece in found["passages"])
+    assert any("as the server counts" in note for note in found["notes"])
+    said = " ".join(run(f"{log}#2", "--engine", "sglang", "--engine", "deepseek")[1].split())
+    assert f"sglang: from {log}#1, the first to have written" in said  # and not deepseek, which served nothing

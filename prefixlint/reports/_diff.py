@@ -28,9 +28,15 @@ def text(found: Comparison, names: tuple[str, str], look: Look) -> str:
         divergence(found, names, look),
         _differences(found, style, look),
         _verdicts(found, names, style, look.width),
-        [line for note in found.notes for line in wrap(visible(note), look.width, first=style.yellow("note: "))],
+        notes(found, look),
     ]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def notes(found: Comparison, look: Look) -> list[str]:
+    """Show the notes of a comparison, each beginning on a line of its own."""
+    first = Style(look.color).yellow("note: ")
+    return [line for note in found.notes for line in wrap(visible(note), look.width, first=first)]
 
 
 def divergence(found: Comparison, names: tuple[str, str], look: Look) -> list[str]:
@@ -39,7 +45,7 @@ def divergence(found: Comparison, names: tuple[str, str], look: Look) -> list[st
     first, shared = found.first, _shared(found)
     if first is None:
         earlier, later = (visible(name) for name in names)
-        return wrap(f"{earlier} and {later} are equal to a prefix cache: {shared}", look.width, first="")
+        return wrap(f"{earlier} and {later} hold the same prompt: {shared}", look.width, first="")
     rule = f"{first.rule}: " if first.rule else ""
     place = f"first divergence: {visible(first.path)}, character {first.char:,}{_token(found.tokens)}"
     lines = [style.bold(line) for line in wrap(f"{place}: {rule}{visible(first.what)}", look.width, first="")]

@@ -91,7 +91,7 @@ def _chosen(found: Explanation, look: Look) -> list[Passage | None]:
 
 def _hits(found: Explanation, style: Style, width: int) -> list[str]:
     lines = [style.bold("What caches could serve of it, in tokens"), *misses.verdicts(found.verdicts, width=width)]
-    sources = {name: v.source for v in found.verdicts if (name := v.engine) and v.source is not None}
+    sources = {name: v.source for v in found.verdicts if (name := v.engine) and v.source is not None and v.cached}
     for place in dict.fromkeys(sources.values()):
         names = [name for name, source in sources.items() if source == place]
         lines += wrap(
