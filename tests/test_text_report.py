@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from prefixlint import pipeline
 from prefixlint.cli import main
+from prefixlint.fleet import Limits
 from prefixlint.model import MissCause
 from prefixlint.reports import Look
 from prefixlint.reports import text as report
@@ -75,6 +76,17 @@ def test_the_first_sentence_promises_nothing_below_what_was_served(short):
     result = pipeline.analyze([str(DEMO)])
     better = replace(result, reported=replace(result.reported, cached_tokens=result.reported.prompt_tokens))
     assert "100.0 % served; worst" in report.analysis(better, Look(width=200))
+
+
+def test_the_first_sentence_promises_what_the_limits_allow():
+    limits = Limits(replicas=8)
+    result = pipeline.analyze([str(DEMO)], pipeline.Options(engines=("sglang",), limits=limits))
+    bare = replace(result, reported=None)
+    within = [row for row in result.what_if if row.family is None and row.cumulative][-1].hit_rate
+    unlimited = [step for step in result.waterfalls[0].steps if step.kind == "fix"][-1].hit_rate
+    assert result.engines[0].hit_rate < within < unlimited
+    assert f"{100 * within:.1f} % once fixed (sglang)" in report.analysis(bare, Look(width=200))
+    assert "by itself, within the limits" in report.analysis(bare, Look(width=200, verbose=True))
 
 
 def test_what_is_written_and_how_long_it_lives_is_said_of_each_engine(tmp_path):
@@ -167,6 +179,25 @@ def test_bands_hold_every_column_once_within_the_width(rows, width, step):
     for number, row in enumerate(rows):
         cells = [cell for band in bands for cell in band[number].split()[2:]]
         assert cells == [word for cell in row[1:] for word in cell.split()]
+
+
+def test_a_band_leaves_out_sparse_rows_that_say_nothing_in_it():
+    rows = [("row", "a" * 30, "b" * 30), ("both", "1", "2"), ("first", "3", ""), ("second", "", "4")]
+    first, second = banded(rows, align="<>>", width=50, fixed=1, sparse=True)
+    assert [line.split()[0] for line in first] == ["row", "both", "first"]
+    assert [line.split()[0] for line in second] == ["row", "both", "second"]
+    assert [len(band) for band in banded(rows, align="<>>", width=50, fixed=1)] == [4, 4]
+
+
+def test_tokens_that_nobody_counted_are_not_none(tmp_path):
+    usage = {"prompt_tokens": 1_234, "prompt_tokens_details": {"cached_tokens": 0}}
+    rows = [{"model": "m", "user": "u1", "timestamp": 1, "usage": usage}, {"model": "m", "user": "u2", "timestamp": 2}]
+    rows[1]["usage"] = {"prompt_tokens": 3}
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = report.analysis(pipeline.analyze([str(log)], pipeline.Options(by=("user",))), Look(width=100))
+    told = {line.split()[0]: line.split()[2] for line in said.splitlines() if line.startswith(("u1", "u2"))}
+    assert told == {"u1": "1.23", "u2": "unknown"}  # 1.23 k
 
 
 def test_one_table_where_all_fits():

@@ -135,12 +135,19 @@ def table(
 
 
 def banded(
-    rows: Sequence[Sequence[str]], *, align: str, width: int, fixed: int, step: int = 1, grow: Sequence[int] = (0,)
+    rows: Sequence[Sequence[str]],
+    *,
+    align: str,
+    width: int,
+    fixed: int,
+    step: int = 1,
+    grow: Sequence[int] = (0,),
+    sparse: bool = False,
 ) -> list[list[str]]:
     """Lay out cells in one table, or in several where its columns do not fit side by side.
 
     The first `fixed` columns stand in each of them, those of `grow` cut where that helps; the others, `step` of which
-    stay together, are shared out.
+    stay together, are shared out. Of `sparse` rows a table leaves out those that have nothing in the others.
     """
     sizes = [max(columns(row[i]) for row in rows) for i in range(len(align))]
     least = [min(size, _LEAST_NAME // len(grow) + 2) if i in grow else size for i, size in enumerate(sizes)]
@@ -158,7 +165,7 @@ def banded(
     shown = [[*range(fixed), *band] for band in bands]
     return [
         table(
-            [[row[i] for i in at] for row in rows],
+            [[row[i] for i in at] for row in rows if not sparse or any(row[i] for i in at[fixed:])],
             align="".join(align[i] for i in at),
             width=width,
             grow=grow,

@@ -30,9 +30,11 @@ def gains(result: Analysis, style: Style, look: Look) -> list[str]:
     alone = fixed and look.verbose
     heads = [cell for one in whole for cell in (*(["alone"] if alone else []), "adds", one.engine)]
     rows = [(title, *heads), *_steps(result, whole, alone=alone)]
-    bands = banded(rows, align="<" + ">" * len(heads), width=look.width, fixed=1, step=3 if alone else 2)
+    bands = banded(rows, align="<" + ">" * len(heads), width=look.width, fixed=1, step=3 if alone else 2, sparse=True)
     lines = [line for band in bands for line in (style.bold(band[0]), *band[1:])]
-    notes = [style.dim(line) for line in wrap(_explained(whole[0], alone=alone), look.width)] if fixed else []
+    limited = any(e.capacity_tokens is not None or e.replicas > 1 or e.ttl_s is not None for e in result.engines)
+    said = _explained(whole[0], alone=alone, limited=limited)
+    notes = [style.dim(line) for line in wrap(said, look.width)] if fixed else []
     return [*lines, *refused, *notes, *(_families(result, style, look) if look.verbose else [])]
 
 
@@ -82,10 +84,11 @@ def _added(steps: Sequence[Step]) -> dict[str, str]:
     return added
 
 
-def _explained(one: Waterfall, *, alone: bool) -> str:
+def _explained(one: Waterfall, *, alone: bool, limited: bool) -> str:
     text = "adds: points beside the row above"
     if alone:
-        text = f"alone: points that a fix gives by itself; {text}; fixes move values, none is taken away"
+        within = ", within the limits" if limited else ""
+        text = f"alone: points that a fix gives by itself{within}; {text}; fixes move values, none is taken away"
     lost = "1 token" if one.lost_tokens == 1 else f"{short_count(one.lost_tokens)} tokens"
     return f"{text}. Still lost: {lost}." if one.lost_tokens else f"{text}."
 

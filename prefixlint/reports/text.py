@@ -115,10 +115,9 @@ def _in_short(result: Analysis, style: Style, width: int) -> list[str]:
 
 
 def _fixed(result: Analysis, engine: str) -> float | None:
-    """Give the rate with all fixes of the log; None where none gains anything."""
-    whole = next((one for one in result.waterfalls if one.family is None and one.engine == engine), None)
-    fixes = [step for step in (whole.steps if whole else ()) if step.kind == "fix"]
-    return fixes[-1].hit_rate if fixes else None
+    """Give the rate with all fixes of the log, under the same limits; None where none was tried."""
+    tried = [row for row in result.what_if if row.family is None and row.engine == engine and row.cumulative]
+    return tried[-1].hit_rate if tried else None
 
 
 def _span(result: Analysis) -> str:
@@ -263,10 +262,11 @@ def _group_row(group: Group, engines: list[str]) -> tuple[str, ...]:
     rates = {e.engine: percent(e.hit_rate) for e in group.engines}
     keys = [visible(v) if v is not None else "(none)" for v in group.key.values()]
     reported = percent(group.reported.hit_rate) if group.reported else "unknown"
+    known = group.prompt_tokens if group.engines else group.reported and group.reported.prompt_tokens
     return (
         *keys,
         count(group.requests),
-        short_count(group.prompt_tokens),
+        "unknown" if known is None else short_count(known),
         reported,
         *(rates.get(e, "") for e in engines),
     )
