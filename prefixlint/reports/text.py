@@ -262,7 +262,9 @@ def _group_row(group: Group, engines: list[str]) -> tuple[str, ...]:
     rates = {e.engine: percent(e.hit_rate) for e in group.engines}
     keys = [visible(v) if v is not None else "(none)" for v in group.key.values()]
     reported = percent(group.reported.hit_rate) if group.reported else "unknown"
-    known = group.prompt_tokens if group.engines else group.reported and group.reported.prompt_tokens
+    known = group.prompt_tokens if group.engines else None
+    if known is None and group.reported is not None:
+        known = group.reported.prompt_tokens
     return (
         *keys,
         count(group.requests),
