@@ -887,3 +887,26 @@ def test_a_window_behind_which_the_user_has_spoken_is_told(spoken, tmp_path):
         turns[-1] = tool("c", "five")
     finding = one(check(tmp_path, [{"messages": [system(RULES), *turns[n : n + 4]]} for n in range(2)]))
     assert (finding.rule.code, [s.asked for s in finding.sightings]) == ("PFX402", [spoken])
+
+
+def test_words_of_a_passage_that_look_like_a_name_are_no_cause_beside_it(tmp_path):
+    names = ["Unless the ledger", "Before a clause", "After every draft", "If one grain", "Since the pump"]
+
+    def head(talk, turn):
+        name = names[talk % 5] if talk not in (7, 8) else "When the tenant"
+        then = names[(talk * 3) % 5 if talk not in (7, 8) else 0].lower()
+        task = f"{name} is {['late', 'paid', 'plain', 'wet'][talk % 4]}, reject it and go on as {then} is."
+        return f"Task at hand: {task}\n{(RULES + chr(10)) * 20}"
+
+    finding = one(check(tmp_path, talks(10, head)))
+    assert (finding.rule.code, finding.requests) == ("PFX201", 9)
+
+
+def test_a_block_that_goes_from_a_message_whose_white_space_changes_is_known(tmp_path):
+    """On each turn the newest message has other line ends and a reminder, and both are gone on the next one."""
+    bodies = talks(5, lambda talk, turn: RULES)
+    for body in bodies:
+        newest = body["messages"][-1]
+        text = newest["content"].replace(". ", ".\r\n").replace("? ", "?\r\n")
+        newest["content"] = f"{text}\n\n<system-reminder>\nTodo: {len(body['messages'])} items.\n</system-reminder>"
+    assert codes(check(tmp_path, bodies)) == ["PFX404", "PFX406"]

@@ -39,6 +39,7 @@ _OFTEN = 4  # requests per output schema from which on it is one of a few tasks
 
 Key = tuple[Any, ...]
 
+_PASSAGES = frozenset({"retrieval", "text"})
 _PROVEN = {"PFX403": Severity.WARNING}
 """Rules that are a guess about sources and certain about a log."""
 
@@ -237,11 +238,23 @@ class Causes:
         found = {key: cause for key, cause in self._causes.items() if key not in self._apart}
         named: dict[Key, Key] = {}
         for key, (own, family, label) in self._apart.items():
-            name = self._named(family, label, _kin.least(label) * self._causes[key].requests) or own
+            named[key] = self._named(family, label, _kin.least(label) * self._causes[key].requests) or own
+        for key, cause in [*found.items()]:
+            name = self._passage(cause)
+            if name in found and found[name].hit.kind in _PASSAGES:
+                named[key] = name
+                del found[key]
+        for key, name in named.items():
             whole = found[name].with_kin(self._causes[key]) if name in found else self._causes[key]
             found[name] = replace(whole, pairs=self._compared(whole))
-            named[key] = name
         return found, named
+
+    def _passage(self, cause: _Cause) -> Key | None:
+        """Give the key of the cause of one family of which a value is part that few requests show for itself."""
+        if len(cause.around) != 1:
+            return None
+        ((family, text),) = cause.around.items()
+        return self._named(family, _kin.within(cause.hit, text), _kin.OFTEN * cause.requests)
 
     def _compared(self, cause: _Cause) -> int:
         return sum(self._pairs[f, True] + self._pairs[f, False] for f in cause.families)

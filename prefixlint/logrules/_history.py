@@ -333,6 +333,11 @@ def _text(earlier: View, later: View, i: int, one: str, two: str) -> Iterator[_C
         yield "PFX403", "reasoning", (), "the reasoning in an assistant message is left out", thought[0], "", 3
         yield from _text(earlier, later, i, one[: thought.start()] + one[thought.end() :], two)
         return
+    words = " ".join(one.split()), " ".join(two.split())
+    if block is None and words != (one, two) and two.strip() and _block_gone(*words) is not None:
+        yield "PFX406", "space", (), "the same text is sent with other white space", one[-60:], two[-60:], 3
+        yield from _text(earlier, later, i, *words)
+        return
     if block is not None and two.strip() and role in ("user", "system", "tool"):
         found = _block_moved(earlier, later, i, block)
         if found is not None:

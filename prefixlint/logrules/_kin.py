@@ -18,11 +18,13 @@ _BEFORE, _BEHIND = 200, 24  # characters around a place in which the beginning o
 _COMES = frozenset({"appended", "retrieval", "text"})
 _PASSAGES = frozenset({"json", "order", "retrieval", "text"})
 """Kinds of value that may stand some lines behind the beginning of their passage."""
+_WORDS = frozenset({"counter", "environment", "identity"})
+"""Kinds of value that words of a passage may look like."""
 Label = str | tuple[str, ...]
 """What a cause is known by: a text that stands around its place, or its key."""
 
 _STAMPS = ("PFX401", "stamped", "user")
-_OFTEN = 8  # times as many requests show what changes, where what stayed the same did so by chance
+OFTEN = 8  # times as many requests show what changes, where what stayed the same did so by chance
 
 
 def label(hit: Hit, view: View) -> Label | None:
@@ -47,8 +49,19 @@ def label(hit: Hit, view: View) -> Label | None:
         found = max(before, after, key=len)
         if _NAMED.match(found) is None:
             return None
-    named = _NAMED.match(found)
-    found = named[0] if named else found[:_LABEL]
+    return _begins(found)
+
+
+def within(hit: Hit, text: str) -> Label | None:
+    """Give what a passage is known by in which a value stands that may be no value of its own."""
+    if hit.rank[0] != 1 or hit.kind not in _WORDS or not (hit.before and hit.after):
+        return None
+    return _begins(text[: min(hit.at.char, _BEFORE)].rpartition("\n")[2])
+
+
+def _begins(text: str) -> str | None:
+    named = _NAMED.match(text)
+    found = named[0] if named else text[:_LABEL]
     return found if len(found) >= _LEAST else None
 
 
@@ -75,7 +88,7 @@ def around(hit: Hit, view: View) -> str:
 
 def least(told: Label) -> int:
     """Give how many times as many requests as show what a label was given to have to show the cause that it names."""
-    return _OFTEN if told[0] == "PFX404" else 0
+    return OFTEN if told[0] == "PFX404" else 0
 
 
 def names(hit: Hit, text: str, told: Label) -> bool:

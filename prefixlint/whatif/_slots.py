@@ -59,10 +59,17 @@ class Template:
             if slot and place.kind in FREE and (place.kind != "order" or "\n" in place.before):
                 begin, end = self._widened(begin, end)
             if not slot and any(held and begin <= a and b <= end and a < b for a, b, held in self.gaps):
-                continue  # the other text has nothing like the slot, so it does not tell where the slot ends
+                if place.after or not self._is_line(begin, end):
+                    continue  # the other text has nothing like the slot, so it does not tell where the slot ends
+                slot = True
             if slot and not (place.before and place.after):
                 self.empty.add(begin)
             self._add(begin, end, slot=slot)
+
+    def _is_line(self, begin: int, end: int) -> bool:
+        """Tell whether a text is a line, of which only slots change: another text without it lacks it as a whole."""
+        line = self.text[begin:end].strip()
+        return "\n" not in line and all(held for a, b, held in self.gaps if a < end and begin < b)
 
     def _widened(self, begin: int, end: int) -> tuple[int, int]:
         """Give the whole lines that running text stands in, where they hold little else."""
