@@ -42,6 +42,8 @@ _APART = frozenset({"PFX503", "PFX504"})
 """Rules of what keeps caches apart: mending another cause does not join them."""
 _READ = 96  # tokens before the end of the served prefix in which the text before a cause's place is looked for
 _TELLING = 4  # characters, at least, of a text that is found there
+_FLEETING = frozenset({"PFX404"})
+"""Rules of blocks that only the newest message has."""
 _MOVED = frozenset({"PFX203"})
 """Rules of content that stays the same and stands elsewhere on the next turn."""
 
@@ -118,6 +120,7 @@ def _difference(finding: LogFinding, sighting: Sighting, behind: Sequence[LogFin
         tail=sighting.tail if sibling else None,
         turn=sighting.turn,
         thoughts=kept and has_thoughts(every),
+        fleeting=any(one.rule.code in _FLEETING for one in every),
         replaced=all((one.rule.code, one.kind) in _REPLACED for one in every),
     )
 

@@ -46,7 +46,8 @@ class Difference:
     messages is the difference: behind it two prompts of one template share nothing but a common start, and two turns
     (`turn`) are served as far as they go on alike. `tail` is the number of characters that two texts without messages
     share behind the difference. `thoughts`: it is thoughts that are gone. `replaced`: something else stands in the
-    place of what differs, if a prompt shows it.
+    place of what differs, if a prompt shows it. `fleeting`: the newest message has a block that is gone
+    on the next turn.
     """
 
     rewritten: bool = False
@@ -56,6 +57,7 @@ class Difference:
     turn: bool = False
     thoughts: bool = False
     replaced: bool = False
+    fleeting: bool = False
 
 
 @dataclass(slots=True)
@@ -302,8 +304,9 @@ def _paired(ours: _Text, theirs: _Text, where: range, stop: int, difference: Dif
     """Pair the pieces of `where` with those up to `stop`; where there are none, nothing parts the two but their length.
 
     Where content was both rewritten and moved, what comes again behind much that is new was moved, and what is new
-    there was not rewritten. `bounded` says that the same follows behind `where` and `stop`: what is rewritten is so up
-    to there.
+    there was not rewritten. So it is with lines of a fleeting block, which the newest message has again.
+
+    `bounded` says that the same follows behind `where` and `stop`: what is rewritten is so up to there.
     """
     moved, rewritten = difference.moved, difference.rewritten
     head = difference.opening is not None and not difference.turn
@@ -324,7 +327,8 @@ def _paired(ours: _Text, theirs: _Text, where: range, stop: int, difference: Dif
         # what stands before other old text and comes again behind new text was sent once more, not moved
         stays = at > partner or (head and at == k and len(whole) == 1)  # what is new was put before it
         stays |= ours.sizes[index] >= _RUN and ((moved and not rewritten) or new <= _TRIVIAL)
-        if moved and rewritten and new > _RUN + 2 * sum(theirs.sizes[partner + 1 : at]):
+        anew = difference.fleeting or (moved and rewritten)
+        if anew and new > _RUN + 2 * sum(theirs.sizes[partner + 1 : at]):
             stays = False
         if ours.sizes[index] > _TRIVIAL and stays:
             last, partner, new = index, at, 0

@@ -86,3 +86,34 @@ def test_tenants_that_take_turns_lose_what_each_alone_would(tmp_path):
         lost.append(finding.tokens_lost["sglang"])
         assert lost[-1] > 0.8 * result.engines[0].prompt_tokens
     assert lost[0] == pytest.approx(lost[1], rel=0.01)
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_a_fleeting_block_costs_what_stands_behind_it_and_not_the_lines_that_the_next_one_has_again(ahead, tmp_path):
+    """The newest message has a reminder, and the next turn is sent without it and with one of its own."""
+
+    def bodies(keeps):
+        for talk in range(4):
+            history = []
+            for turn in range(4):
+                text = f"Question {turn} of conversation {talk}: which rule is it about, and what does it say of that?"
+                block = (
+                    f"<system-reminder>\nLeft: {turn} items of {talk} are open.\nFile: a{turn}.py\n</system-reminder>"
+                )
+                history.append([text, block])
+                said = [
+                    "\n\n".join((words, note)[:: -1 if ahead else 1] if keeps or last else (words,))
+                    for n, (words, note) in enumerate(history)
+                    for last in [n == turn]
+                ]
+                answers = [f"Answer {n} to conversation {talk}, which is as long as it has to be." for n in range(turn)]
+                messages = [{"role": "user", "content": said[0]}]
+                for answer, question in zip(answers, said[1:], strict=True):
+                    messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": question}]
+                yield {"model": "m", "messages": [{"role": "system", "content": "Rules: " * 200}, *messages]}
+
+    result, counts = planting.replayed(tmp_path / "log.jsonl", list(bodies(keeps=False)))
+    _, stored = planting.replayed(tmp_path / "stored.jsonl", list(bodies(keeps=True)), why=0)
+    lost = sum(planting._given_back(count, whole) for count, whole in zip(counts, stored, strict=True))
+    (finding,) = result.findings
+    assert (finding.rule.code, finding.tokens_lost["sglang"]) == ("PFX404", pytest.approx(lost, abs=4))

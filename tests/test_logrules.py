@@ -908,5 +908,5 @@ def test_a_block_that_goes_from_a_message_whose_white_space_changes_is_known(tmp
     for body in bodies:
         newest = body["messages"][-1]
         text = newest["content"].replace(". ", ".\r\n").replace("? ", "?\r\n")
-        newest["content"] = f"{text}\n\n<system-reminder>\nTodo: {len(body['messages'])} items.\n</system-reminder>"
+        newest["content"] = f"{text}\n\n<system-reminder>\nLeft: {len(body['messages'])} items.\n</system-reminder>"
     assert codes(check(tmp_path, bodies)) == ["PFX404", "PFX406"]

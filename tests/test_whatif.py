@@ -482,3 +482,18 @@ def test_a_text_that_taught_nothing_is_compared_once(monkeypatch):
     assert [templates.fill(other) for _ in range(4)] == [None] * 4
     assert learnt == [other]
     assert templates.fill(f"Now: 2026-03-02 09:10:11\n{rules}") is not None
+
+
+def test_a_line_that_comes_and_goes_is_taken_out_as_a_whole():
+    rules = "".join(f"- Rule {n} of the desk.\n" for n in range(40))
+
+    def text(mark):
+        return (f"x-gw-billing: version=2.1.{mark}.f{mark}; entry=cli; sig={mark * 7:05x};\n" if mark else "") + rules
+
+    templates = Templates(Wanted(frozenset({"header"})))
+    templates.learn([(text(3), text(5)), (text(5), text(8))])
+    template, filled = templates.fill(text(0))
+    assert "".join(filled.pieces) == rules
+    template, filled = templates.fill(text(6))
+    assert ("".join(filled.pieces), template.may_be_empty()) == (rules, [True])
+    assert filled.values[0][1] == text(6).removesuffix(rules)
