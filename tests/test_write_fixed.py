@@ -198,6 +198,22 @@ def test_a_log_of_each_shape_is_written_in_that_shape(shape, tmp_path):
     assert "PFX101" not in {f.rule.code for f in again.findings}
 
 
+def test_marks_of_a_fixed_log_stand_where_its_own_blocks_end(tmp_path):
+    def marked(body):
+        body = as_anthropic(body)
+        body["system"][0]["text"] += (
+            "\n" + "Answer in the tone of the house. " * 400
+        )  # more than the least that is read
+        return body
+
+    values = [{"ts": 1_900_000_000 + n, "request": marked(body)} for n, body in enumerate(bodies())]
+    path, out = write(tmp_path / "log.jsonl", values), tmp_path / "out.jsonl"
+    told = last(fixed([path], out), "anthropic")
+    (again,) = (engine for engine in pipeline.analyze([str(out)]).engines if engine.engine == "anthropic")
+    assert (told.prompt_tokens, told.cached_tokens) == (again.prompt_tokens, again.cached_tokens)
+    assert again.cached_tokens > 0
+
+
 def test_a_prompt_that_is_one_text_keeps_its_last_line_last(tmp_path):
     def prompts():
         for number, body in enumerate(planting.Planted(6, (), 40).bodies()):
