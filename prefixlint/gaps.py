@@ -126,8 +126,8 @@ def _beyond(over: Counts, held: Counts, engine: str) -> Iterator[Gap]:
     """Name hits that an unlimited cache would not have had: its rules refuse `held` tokens of text that was there."""
     refused = np.minimum(over, held)
     for name, tokens in (
-        (f"hits that the rules of {engine} do not give", refused),
-        ("hits on text that is not in the log", over - refused),
+        (f"hits beyond the rules of {engine}", refused),
+        ("hits on text not in the log", over - refused),
     ):
         if tokens.any():
             yield Gap(name, -tokens)

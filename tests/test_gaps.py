@@ -71,7 +71,7 @@ def test_what_has_no_explanation_is_called_so():
 def test_hits_on_text_from_before_the_log():
     free = served(3, cached=[0, 900, 900])
     told = gaps.told(table(3, cached=[500, 900, 900]), rows(3), free, None, timed=False)
-    assert names(told) == {"hits on text that is not in the log": -500}
+    assert names(told) == {"hits on text not in the log": -500}
 
 
 def test_hits_on_what_the_model_had_generated_are_on_text_of_the_log():
@@ -80,8 +80,8 @@ def test_hits_on_what_the_model_had_generated_are_on_text_of_the_log():
         table(3, cached=[0, 980, 1_000]), rows(3), free, None, timed=False, held=np.array([0, 980, 980], np.int64)
     )
     assert names(told) == {
-        "hits that the rules of sglang do not give": -160,
-        "hits on text that is not in the log": -20,
+        "hits beyond the rules of sglang": -160,
+        "hits on text not in the log": -20,
     }
 
 
@@ -89,8 +89,8 @@ def test_hits_that_a_minimum_length_would_refuse():
     free = served(3, cached=[0, 0, 0])  # 900 tokens of each prompt were there, and the engine takes none
     told = gaps.told(table(3, cached=[0, 640, 1_000]), rows(3), free, None, timed=False)
     assert names(told) == {
-        "hits that the rules of sglang do not give": -640 - 900,
-        "hits on text that is not in the log": -100,
+        "hits beyond the rules of sglang": -640 - 900,
+        "hits on text not in the log": -100,
     }
 
 

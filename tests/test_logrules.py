@@ -428,6 +428,8 @@ def test_output_does_not_depend_on_hashing(tmp_path):
         ("on 2031-03-04 we", "on 2031-03-05 we", "date"),
         ("on 2031-03-04 23:59 we", "on 2031-03-05 00:01 we", "clock"),
         ("Tuesday, March 4, 2031", "Wednesday, March 5, 2031", "date"),
+        ("2031年3月4日", "2031年3月5日", "date"),
+        ("2031년 3월 4일 09:12", "2031년 3월 5일 09:14", "clock"),
         ("seen 59 seconds ago", "seen 1 minute ago", "age"),
         ("9 of 10 done", "10 of 10 done", "counter"),
         ("used 99% of it", "used 100% of it", "counter"),

@@ -200,6 +200,15 @@ def test_tokens_that_nobody_counted_are_not_none(tmp_path):
     assert told == {"u1": "1.23", "u2": "unknown"}  # 1.23 k
 
 
+def test_one_time_is_no_span(tmp_path):
+    log = tmp_path / "log.jsonl"
+    rows = [{"model": "m", "timestamp": 5, "messages": [{"role": "user", "content": "hi"}]} for _ in range(2)]
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = report.analysis(pipeline.analyze([str(log)], pipeline.Options()), Look(width=100))
+    assert "  openai-chat, in time order" in said
+    assert "over 0 s" not in said
+
+
 def test_one_table_where_all_fits():
     rows = [("what", "a", "b", "c"), ("one", "1", "2", "3")]
     assert banded(rows, align="<>>>", width=80, fixed=1) == [["what  a  b  c", "one   1  2  3"]]

@@ -51,7 +51,7 @@ _YEAR = r"(?:19|20)\d\d"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
 _WEEKDAY = r"(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs)?|Fri|Sat(?:ur)?|Sun)(?:day)?"
 _DATE = (
-    rf"(?:(?:{_WEEKDAY},?\s+)?(?:{_YEAR}[-/.]\d{{1,2}}[-/.]\d{{1,2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.]{_YEAR}"
+    rf"(?:(?:{_WEEKDAY},?\s+)?(?:{_YEAR}[-/.年년]\s?\d{{1,2}}[-/.月월]\s?\d{{1,2}}[日일]?|\d{{1,2}}[-/.]\d{{1,2}}[-/.]{_YEAR}"
     rf"|\d{{1,2}}(?:st|nd|rd|th)?\.?\s+(?:of\s+)?{_MONTH}\.?,?\s+{_YEAR}"
     rf"|{_MONTH}\.?\s+\d{{1,2}}(?:st|nd|rd|th)?(?:,?\s+{_YEAR})?|{_YEAR}\d{{4}}(?=T|\b))|\b{_WEEKDAY}\b)"
 )

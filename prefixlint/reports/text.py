@@ -122,8 +122,8 @@ def _fixed(result: Analysis, engine: str) -> float | None:
 
 def _span(result: Analysis) -> str:
     start, end = result.input.start, result.input.end
-    if start is None or end is None:
-        return ", in file order"
+    if start is None or end is None or start == end < _RELATIVE:
+        return f", in {result.input.order} order"
     if end < _RELATIVE:
         return f", over {duration(end - start)}, in {result.input.order} order"
     return f", {moment(result.input.start)} to {moment(result.input.end)} UTC, in {result.input.order} order"
