@@ -912,3 +912,12 @@ def test_a_block_that_goes_from_a_message_whose_white_space_changes_is_known(tmp
         text = newest["content"].replace(". ", ".\r\n").replace("? ", "?\r\n")
         newest["content"] = f"{text}\n\n<system-reminder>\nLeft: {len(body['messages'])} items.\n</system-reminder>"
     assert codes(check(tmp_path, bodies)) == ["PFX404", "PFX406"]
+
+
+def test_a_conversation_is_known_whose_opening_gets_other_line_ends(tmp_path):
+    bodies = talks(6, lambda talk, turn: RULES)
+    for body in bodies:
+        newest = body["messages"][-1]
+        newest["content"] = newest["content"].replace("? ", "?\r\n")
+    finding = one(check(tmp_path, bodies))
+    assert (finding.rule.code, finding.kind, finding.requests) == ("PFX406", "space", 12)

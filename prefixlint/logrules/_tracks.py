@@ -336,7 +336,7 @@ def _ends(messages: Iterable[Message]) -> Iterator[int]:
 def _rewritten(earlier: View, later: View, opening: str) -> bool:
     """Tell whether a turn is the next one of another, with each message written in another way."""
     other = _opening(earlier.messages[0].said)
-    if not (other == opening or _contained(other, opening) or _restamped(other, opening)):
+    if not (_contained(other, opening) or _is_kept(other, opening)):
         return False
     if len(earlier.messages) == 1:
         return True
@@ -347,7 +347,8 @@ def _rewritten(earlier: View, later: View, opening: str) -> bool:
 
 
 def _is_kept(earlier: str, later: str) -> bool:
-    return earlier == later or _restamped(earlier, later)
+    """Tell whether a text is the same but for its white space and what a clock writes."""
+    return earlier == later or earlier.split() == later.split() or _restamped(earlier, later)
 
 
 def _opening(said: Said) -> str:
