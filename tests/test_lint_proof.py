@@ -1,5 +1,7 @@
 """What makes a finding a warning: proof that requests differ there, at a cost. Each false alarm beside the fault."""
 
+from pathlib import Path
+
 import pytest
 
 from prefixlint.reach import is_aside
@@ -308,7 +310,7 @@ def test_a_history_that_a_function_gives_with_other_contents_may_be_for_a_store(
 
 @pytest.mark.parametrize(
     ("name", "times", "word"),
-    [("user_name", 24, "warning"), ("user_name", 6, "info"), ("tenant.name", 24, "info"), ("org_name", 24, "info")],
+    [("user_name", 24, "warning"), ("user_name", 2, "warning"), ("tenant.name", 24, "info"), ("org_name", 24, "info")],
 )
 def test_a_users_name_costs_what_all_users_share(name, times, word):
     rules = " ".join([RULES] * times)
@@ -327,15 +329,17 @@ def test_a_template_that_anybody_may_fill_with_a_users_name_proves_nothing():
     assert levels({"prompts/system.j2": f"For {{{{ user_name }}}}. {LONG}"}, "PFX105") <= {"info"}
 
 
-@pytest.mark.parametrize(
-    ("times", "rest", "word"),
-    [(3, "", "info"), (6, "", "error"), (3, "*history, ", "error"), (1, "*history, ", "error")],
-)
-def test_a_short_request_that_is_shown_whole_costs_little(times, rest, word):
-    rules = " ".join([RULES] * times)
-    text = f'{NOW}def f(q, history):\n    return [{{"role": "system", "content": f"{{datetime.now()}} {rules}"}}, {rest}{ASK}]\n'
-    found = findings({"a.py": text}, 32)[0]
-    assert {each.severity.word for each in found if each.rule.code == "PFX101"} == {word}
+CASES = Path(__file__).parent.parent / "fixtures" / "prompts" / "cases"
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in CASES.iterdir()))
+def test_small_prompts_are_judged_as_large_ones_are(name):
+    files = {path.name: path.read_text("utf-8") for path in (CASES / name).iterdir() if path.suffix in (".py", ".j2")}
+    small, large = (
+        {(each.rule.code, each.span) for each in findings(files, floor)[0] if each.severity.word != "info"}
+        for floor in (0, 32)
+    )
+    assert small == large
 
 
 @pytest.mark.parametrize(("path", "word"), [("deploy/claude.sh", "warning"), ("scripts/claude.sh", "info")])

@@ -156,17 +156,12 @@ def level(place: Place, rule: Rule, min_tokens: int = 0) -> Severity:
 def is_little(place: Place, min_tokens: int) -> bool:
     """Tell whether too few tokens are lost for a warning, in multiples of the tokens that make a remark.
 
-    A user's name costs each user once what all share: it counts from the smallest prefix that any provider keeps, 16
-    times the usual `min_tokens`. What only a name tells must share twice as many behind the place. So must a request
-    that is shown whole, without a conversation, and it must hold three times as many.
+    A user's name costs each user once what all share, and nothing of a conversation, which is the user's own in any
+    case. What only a name tells must share twice as many behind the place.
     """
     if place.origin.kind == "identity":
-        return place.shared < 16 * min_tokens
-    if place.origin.evidence == "name" and place.shared < 2 * min_tokens:
-        return True
-    roles = [message.role for message in place.prompt.messages]
-    whole = len(roles) > 1 and roles[-1] == "user" and {"system", "developer", "user"}.issuperset(roles)
-    return whole and (place.shared < 2 * min_tokens or place.before + place.behind < 3 * min_tokens)
+        return place.shared < min_tokens
+    return place.origin.evidence == "name" and place.shared < 2 * min_tokens
 
 
 def is_proven(place: Place) -> bool:
