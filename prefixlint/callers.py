@@ -14,12 +14,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 
 from prefixlint import pysyntax
 from prefixlint.prompts import Span
 from prefixlint.pysyntax import NotPythonError
 from prefixlint.sources._pyscope import words
-from prefixlint.wordset import word_set
+from prefixlint.wordset import path_words, word_set
 
 MOST_FILES = 24
 """Files that mention one name and are read; a name in more of them is taken for reached."""
@@ -33,7 +34,6 @@ _UNUSED = word_set(
     "unused"
 )
 """Words of folders and files whose code no longer runs, or runs only to test."""
-_WORDS = re.compile(r"[^a-z0-9]+")
 _ENTRIES = word_set("main handler lambda_handler application create_app run_app cli entrypoint")
 """Functions that platforms call by these names."""
 _OWN_BASES = word_set("object ABC Protocol Generic Enum StrEnum IntEnum Exception BaseModel TypedDict NamedTuple")
@@ -110,13 +110,11 @@ class Callers:
         self._files: dict[str, _File | None] = {}
         self._known: dict[tuple[str, int], Reach] = {}
         self._holding: dict[str, list[str] | None] = {}
-        self._judged: bool | None = None
-        self._library = False
         self._steps = 0
 
     def reach(self, span: Span) -> tuple[Reach, str]:
         """Give what leads to a place, and the function that says so; REQUESTS where that cannot be told."""
-        if not span.path.endswith(".py") or not self._is_application():
+        if not span.path.endswith(".py") or not self._application:
             return Reach.REQUESTS, ""
         file = self._file(span.path)
         unit = file.unit_at(span.start) if file is not None else None
@@ -125,14 +123,20 @@ class Callers:
         self._steps = 0
         return self._of_unit(file, unit, ()), unit.name
 
-    def _is_application(self) -> bool:
-        """Tell whether the project is run: the functions of one that is only imported are called from outside."""
-        if self._judged is None:
-            deployed = any(_DEPLOYED.search(path.lower()) for path in self._paths)
-            self._judged = deployed or self._holds(_SERVES, self._code)
-            named = [path for path in self._paths if path.rsplit("/", 1)[-1] in _MANIFESTS]
-            self._library = not deployed and self._holds(_PACKAGED, named)
-        return self._judged
+    @cached_property
+    def _deployed(self) -> bool:
+        return any(_DEPLOYED.search(path.lower()) for path in self._paths)
+
+    @cached_property
+    def _application(self) -> bool:
+        """Whether the project is run: the functions of one that is only imported are called from outside."""
+        return self._deployed or self._holds(_SERVES, self._code)
+
+    @cached_property
+    def _library(self) -> bool:
+        """Whether the project is packaged, and not deployed: its public names may be called from outside."""
+        named = [path for path in self._paths if path.rsplit("/", 1)[-1] in _MANIFESTS]
+        return not self._deployed and self._holds(_PACKAGED, named)
 
     def _holds(self, pattern: re.Pattern[bytes], paths: Iterable[str]) -> bool:
         return any(pattern.search(self._read(path) or b"") for path in paths)
@@ -236,7 +240,7 @@ def _stem(path: str) -> str:
 
 
 def _is_unused(path: str) -> bool:
-    return not _UNUSED.isdisjoint(_WORDS.split(path.lower()))
+    return not _UNUSED.isdisjoint(path_words(path))
 
 
 def _is_rare(text: bytes) -> bool:
@@ -251,8 +255,7 @@ def _parsed(path: str, data: bytes) -> _File | None:
         tree = pysyntax.parse(body)
     except (NotPythonError, RecursionError):
         return None
-    ends = (match.end() + shift for match in re.finditer(rb"\r\n|\n|\r", body))
-    reader = _Reader(_File(path), data, [shift, *ends, len(data)])
+    reader = _Reader(_File(path), data, pysyntax.line_starts(body, shift))
     try:
         reader.body(tree, None)
     except RecursionError:
@@ -277,10 +280,6 @@ class _Reader:
         for child in ast.iter_child_nodes(node):
             self._node(child, owner, timed)
 
-    def _at(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        end = self.starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
-        return self.starts[node.lineno - 1] + node.col_offset, end
-
     def _node(self, node: ast.AST, owner: _Unit | None, timed: bool) -> None:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             self._unit(node, owner)
@@ -302,18 +301,18 @@ class _Reader:
             if called in ("getattr", "globals", "locals", "vars") and _is_dispatch(node, called):
                 self.file.dynamic = True
             if called in _SCHEDULES:
-                start, end = self._at(node)
+                start, end = pysyntax.extent(node, self.starts)
                 timed = timed or _is_rare(self.data[start:end])
         self.body(node, owner, timed)
 
     def _mention(self, name: str, node: ast.expr, timed: bool) -> None:
-        self.file.mentions[name].append((self._at(node)[0], timed))
+        self.file.mentions[name].append((pysyntax.extent(node, self.starts)[0], timed))
 
     def _unit(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, owner: _Unit | None) -> None:
-        start, end = self._at(node)
+        start, end = pysyntax.extent(node, self.starts)
         decorators = []
         for each in node.decorator_list:
-            first, last = self._at(each)
+            first, last = pysyntax.extent(each, self.starts)
             decorators.append((_last(each.func if isinstance(each, ast.Call) else each), self.data[first:last]))
         function = not isinstance(node, ast.ClassDef)
         bases = tuple(map(_last, node.bases)) if isinstance(node, ast.ClassDef) else ()

@@ -108,13 +108,13 @@ def told(
     look = _Look(table, rows, free, np.where(known, cached, 0), short, last, missed, there & ~missed)
     found = list(_parts(look, losses, timed=timed))
     found += look.take("unexplained", look.short)
-    there = _as_reported(free, free.shared if held is None else held, prompt)
-    found += _beyond(over, np.maximum(there - could, 0), free.engine.name)
+    reach = _as_reported(free, free.shared if held is None else held, prompt)
+    found += _beyond(over, np.maximum(reach - could, 0), free.engine.name)
     return Told(known, np.where(known, prompt, 0), look.cached, tuple(found))
 
 
 def _as_reported(free: Served, tokens: Counts, prompt: Counts) -> Counts:
-    """Give leading tokens of prompts, of prompts as long as the server counted them.
+    """Give leading tokens of prompts as they would be if these were as long as the server counted them.
 
     Its tokenizer may be another one than that of the analysis: a share of the prompt is the same, a number is not.
     """

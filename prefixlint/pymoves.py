@@ -43,11 +43,11 @@ def edits(data: bytes, start: int, end: int) -> list[Change] | None:
     tree = _parsed(data)
     if tree is None or data.startswith(b"\xef\xbb\xbf"):
         return None
-    starts = [0, *(match.end() for match in re.finditer(rb"\r\n|\n|\r", data))]
+    starts = pysyntax.line_starts(data)
     literal, around = _literal_at(tree, starts, start)
     if literal is None or not _movable(literal):
         return None
-    span = _extent(literal, starts)
+    span = pysyntax.extent(literal, starts)
     found = (
         _line(data, span, start, end)
         or _token(data, span, start, end)
@@ -108,11 +108,6 @@ def _spliced(data: bytes, changes: Sequence[Change]) -> bytes:
     return data
 
 
-def _extent(node: ast.expr, starts: Sequence[int]) -> tuple[int, int]:
-    last = node.end_lineno or node.lineno
-    return starts[node.lineno - 1] + node.col_offset, starts[last - 1] + (node.end_col_offset or 0)
-
-
 def _literal_at(
     tree: ast.Module, starts: Sequence[int], offset: int
 ) -> tuple[ast.JoinedStr | ast.Constant | None, list[ast.AST]]:
@@ -134,8 +129,8 @@ def _literal_at(
 
 
 def _holds(node: ast.expr | ast.stmt, starts: Sequence[int], offset: int) -> bool:
-    last = node.end_lineno or node.lineno
-    return starts[node.lineno - 1] + node.col_offset <= offset < starts[last - 1] + (node.end_col_offset or 0)
+    start, end = pysyntax.extent(node, starts)
+    return start <= offset < end
 
 
 # ---------------------------------------------------------------------- what may change places
@@ -284,7 +279,7 @@ def _operand(
         return None
     if len(around) > 1 and isinstance(around[-2], ast.BinOp):
         return None
-    low, high = _extent(literal, starts)
+    low, high = pysyntax.extent(literal, starts)
     tokens = _literals.tokens(data, low, high)
     if len(tokens) != 1 or tokens[0].raw:
         return None
@@ -293,7 +288,7 @@ def _operand(
     unit = body[len(text) :]
     if not unit or not speaks_for_itself([text], 0, 0) or not _is_name_or_text(parent.right):
         return None
-    right_low, right_high = _extent(parent.right, starts)
+    right_low, right_high = pysyntax.extent(parent.right, starts)
     head, tail = data[low : tokens[0].start], data[tokens[0].end : high]
     moved = (head + unit + text + tail).decode()
     return [(low, right_low, ""), (right_high, right_high, f" + {moved}")]
@@ -318,12 +313,12 @@ def _element(
     at = next((number for number, item in enumerate(items) if item is literal), None)
     if not joins or at is None or at == len(items) - 1 or not all(map(_is_name_or_text, items[at:])):
         return None
-    low, high = _extent(literal, starts)
+    low, high = pysyntax.extent(literal, starts)
     tokens = _literals.tokens(data, low, high)
     if len(tokens) != 1 or not speaks_for_itself([data[tokens[0].start : tokens[0].end]], 0, 0):
         return None
-    next_low, _ = _extent(items[at + 1], starts)
-    _, last_high = _extent(items[-1], starts)
+    next_low, _ = pysyntax.extent(items[at + 1], starts)
+    _, last_high = pysyntax.extent(items[-1], starts)
     if b"#" in data[high:next_low]:
         return None
     between = data[high:next_low].decode()

@@ -62,6 +62,21 @@ def parse(data: bytes) -> ast.Module:
             raise NotPythonError("nested too deeply to be read", "too-deep") from error
 
 
+def line_starts(data: bytes, shift: int = 0) -> list[int]:
+    """Give the byte offset of each line. Python ends lines as text files do, and at a lone carriage return.
+
+    `shift` are bytes that stand before `data`; its end comes last.
+    """
+    ends = (match.end() + shift for match in _LINE.finditer(data))
+    return [shift, *ends, len(data) + shift]
+
+
+def extent(node: ast.expr | ast.stmt, starts: Sequence[int]) -> tuple[int, int]:
+    """Give the byte range of a node, by where lines start."""
+    last = node.end_lineno or node.lineno
+    return starts[node.lineno - 1] + node.col_offset, starts[last - 1] + (node.end_col_offset or 0)
+
+
 def _newer(data: bytes) -> ast.Module | None:
     try:
         plain = older(data)
@@ -72,7 +87,7 @@ def _newer(data: bytes) -> ast.Module | None:
 
 def _placed(tree: ast.Module, plain: bytes, data: bytes) -> ast.Module:
     """Give the nodes the lines and columns that they have in `data`, where `plain` has fewer lines of as many bytes."""
-    ours, theirs = ([0, *(match.end() for match in _LINE.finditer(text))] for text in (data, plain))
+    ours, theirs = (line_starts(text)[:-1] for text in (data, plain))
     for node in ast.walk(tree) if len(ours) != len(theirs) else ():
         for line, column in (("lineno", "col_offset"), ("end_lineno", "end_col_offset")):
             if hasattr(node, line):

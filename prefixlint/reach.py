@@ -6,7 +6,6 @@ called a prompt may be shown to people, kept, or sent elsewhere; what is found i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from prefixlint.prompts import Choice, Hole, Message, Node, Prompt, Repeat
@@ -15,7 +14,7 @@ from prefixlint.sources._pyscope import words
 from prefixlint.sources._pysinks import PROMPT_WORDS, SENT, is_message_call
 from prefixlint.speech import IMPERATIVE, static_text
 from prefixlint.values import Call, Seq, bare
-from prefixlint.wordset import word_set
+from prefixlint.wordset import path_words, word_set
 
 _ASIDE = word_set(
     "example examples sample samples demo demos tutorial tutorials cookbook cookbooks notebooks playground quickstart "
@@ -23,7 +22,6 @@ _ASIDE = word_set(
     "experiment experiments scripts hack ci"
 )
 """Words of folders and files whose code is run by hand, once, or is there to be read: no requests follow each other."""
-_WORDS = re.compile(r"[^a-z0-9]+")
 _PROMPTS = frozenset(["prompt", "prompts", "sysprompt", "instructions"])
 _SPEAKERS = frozenset(["system", "developer", "user", "assistant", "tool"])
 
@@ -32,7 +30,7 @@ def is_aside(path: str) -> bool:
     """Tell whether a file stands aside from what serves requests: an example, a benchmark, an evaluation, a script."""
     folders, _, name = path.rpartition("/")
     hidden = any(folder.startswith(".") and folder.strip(".") for folder in folders.split("/"))
-    said = {*_WORDS.split(folders.lower()), *_WORDS.split(name.lower().partition(".")[0])}
+    said = path_words(folders) | path_words(name.partition(".")[0])
     return hidden or not said.isdisjoint(_ASIDE)
 
 

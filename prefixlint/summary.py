@@ -71,7 +71,7 @@ def build(material: Material, account: Account) -> Analysis:
         material.on_account(material, account)
     where = simulate.after_warmup(material.rows.size, material.warmup)
     counted = behind_warmup(material.order, material.rows, material.warmup)
-    notes = [Note(n.slug, material.redactor.text(n.message)) for n in (*material.notes, *_notes(material))]
+    notes = [Note(n.slug, material.redactor.text(n.message)) for n in (*material.notes, *_notes(material, counted))]
     families = _families(material, account, where)
     if material.on_request is not None:
         for line in _request_lines(material, account):
@@ -307,9 +307,9 @@ def _shown_skip(material: Material, skip: Skip) -> Skip:
     return replace(skip, reason=material.redactor.text(skip.reason))
 
 
-def _notes(material: Material) -> list[Note]:
+def _notes(material: Material, counted: Rows) -> list[Note]:
     read = material.read
-    left = material.order.size - behind_warmup(material.order, material.rows, material.warmup).size
+    left = material.order.size - counted.size
     text = f"warm-up: {many(left, 'request')} at the start {_are(left)} left out of the rates"
     notes = [Note("warm-up", text)] if left else []
     notes += [

@@ -131,7 +131,7 @@ def recalled(place: Place) -> bool:
     return place.role in ("system", "developer") and place.origin.kind in ("retrieval", "memory") and sure
 
 
-def level(place: Place, rule: Rule, min_tokens: int = 0) -> Severity:
+def level(place: Place, rule: Rule, min_tokens: int) -> Severity:
     """Give the severity: the rule's ceiling, lowered by position, by how seldom the value changes, by what hides it.
 
     What stands aside from what serves requests is information, and so is a value that such code brings.
@@ -278,7 +278,7 @@ def _speaks(place: Place) -> bool:
     return any(IMPERATIVE.search(static_text(message.nodes)) for message in place.prompt.messages)
 
 
-def report(place: Place, rule: Rule, min_tokens: int = 0) -> Finding:
+def report(place: Place, rule: Rule, min_tokens: int) -> Finding:
     """Give the finding of a place."""
     origin = place.origin
     what = origin.label or volatility.describe(origin.kind)

@@ -17,7 +17,7 @@ from prefixlint.findings import Rule
 from prefixlint.logfindings import LogFinding, Sighting, as_json
 from prefixlint.logrules import _heads, _history, _settings, _single, _spans, _values
 from prefixlint.logrules._causes import Causes
-from prefixlint.logrules._hits import At, Hit
+from prefixlint.logrules._hits import MESSAGES, At, Hit
 from prefixlint.logrules._known import Known
 from prefixlint.logrules._pieces import shown
 from prefixlint.logrules._tracks import MEMORY, Match, Tracks
@@ -40,7 +40,6 @@ __all__ = [
 ]
 
 _CONTINUES = frozenset({"append", "edited", "window"})
-_FIRST_MESSAGE = 2  # the first number of the rank of what differs in messages, and not ahead of them
 
 
 def check(
@@ -67,7 +66,7 @@ def compare(earlier: Request, later: Request, *, turn: bool | None = True) -> li
         return []
     hits = [] if turn is False else _turn(one, two)[0]
     if turn is None and max(len(one.messages), len(two.messages)) == 1:
-        hits = [hit for hit in hits if hit.rank[0] < _FIRST_MESSAGE]
+        hits = [hit for hit in hits if hit.rank[0] < MESSAGES]
     if turn is False or (turn is None and not hits):
         hits = _sibling(one, two)
     return sorted(hits, key=lambda hit: hit.rank)

@@ -13,7 +13,7 @@ from prefixlint.bodies import common_prefix
 from prefixlint.findings import Confidence, Rule, Severity
 from prefixlint.logfindings import LogFinding, Where
 from prefixlint.logrules import _kin
-from prefixlint.logrules._hits import Hit
+from prefixlint.logrules._hits import MESSAGES, Hit
 from prefixlint.logrules._pieces import shown
 from prefixlint.logrules._sightings import Sightings
 from prefixlint.logrules._view import View
@@ -67,24 +67,28 @@ class _Cause:
     around: dict[int, str] = field(default_factory=dict)
     """What stands around the place in the first request of each family that shows it."""
 
-    def with_kin(self, other: _Cause) -> _Cause:
-        """Give the cause with what another one showed, which is the same."""
-        rows = set(self.sightings.rows)
-        more = sum(row not in rows for row in other.sightings.rows)
-        return replace(
-            self,
-            requests=self.requests + more,
-            turns=self.turns + min(other.turns, more),
-            siblings=self.siblings + min(other.siblings, more),
-            first_row=min(self.first_row, other.first_row),
-            risk=max(self.risk, other.risk),
-            sightings=self.sightings.joined(other.sightings),
-            states=self.states | other.states,
-            families={**other.families, **self.families},
-            tracks=self.tracks + other.tracks,
-            examples=[*self.examples, other.where, *other.examples][:_EXAMPLES],
-            behind=self.behind + other.behind,
-        )
+    def with_kin(self, others: Sequence[_Cause]) -> _Cause:
+        """Give the cause with what others showed, which are the same."""
+        if not others:
+            return self
+        found, rows = self, set(self.sightings.rows)
+        for other in others:
+            more = sum(row not in rows for row in other.sightings.rows)
+            rows.update(other.sightings.rows)
+            found = replace(
+                found,
+                requests=found.requests + more,
+                turns=found.turns + min(other.turns, more),
+                siblings=found.siblings + min(other.siblings, more),
+                first_row=min(found.first_row, other.first_row),
+                risk=max(found.risk, other.risk),
+                states=found.states | other.states,
+                families={**other.families, **found.families},
+                tracks=found.tracks + other.tracks,
+                examples=[*found.examples, other.where, *other.examples][:_EXAMPLES],
+                behind=found.behind + other.behind,
+            )
+        return replace(found, sightings=self.sightings.joined(other.sightings for other in others))
 
 
 @dataclass(slots=True)
@@ -244,8 +248,11 @@ class Causes:
             if name in found and found[name].hit.kind in _PASSAGES:
                 named[key] = name
                 del found[key]
+        kin: dict[Key, list[_Cause]] = {}
         for key, name in named.items():
-            whole = found[name].with_kin(self._causes[key]) if name in found else self._causes[key]
+            kin.setdefault(name, [found[name]] if name in found else []).append(self._causes[key])
+        for name, (first, *others) in kin.items():
+            whole = first.with_kin(others)
             found[name] = replace(whole, pairs=self._compared(whole))
         return found, named
 
@@ -279,7 +286,7 @@ class Causes:
 
     def _new_version(self, cause: _Cause) -> bool:
         """Tell whether all requests before had one state and none has it again: a deployment, not a habit."""
-        if cause.hit.code == "PFX102" or cause.hit.rank[0] >= 2 or len(cause.states) != 1:
+        if cause.hit.code == "PFX102" or cause.hit.rank[0] >= MESSAGES or len(cause.states) != 1:
             return False
         if cause.hit.rank[0] < 0 and cause.hit.code != "PFX504":
             return False
@@ -315,7 +322,7 @@ def _behind(view: View, hits: Sequence[Hit]) -> str | int | None:
     turn = hits[0].same
     if not view.messages:
         return None if turn else sum(hit.tail for hit in hits if hit.rank[0] == 1)
-    if turn and any(hit.rank[0] == 2 for hit in hits):
+    if turn and any(hit.rank[0] == MESSAGES for hit in hits):
         return None
     said = view.messages[0].said
     return (said.text or said.reasoning).lstrip()[:_OPENING]

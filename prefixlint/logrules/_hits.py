@@ -9,6 +9,9 @@ from typing import Any
 from prefixlint import bodies
 from prefixlint.logrules._message import bare
 
+MESSAGES = 2
+"""The first number of a hit's rank where it is about messages, and not about what stands ahead of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class At:

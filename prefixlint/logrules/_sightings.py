@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar, overload
 
@@ -80,14 +80,18 @@ class Sightings(Sequence[Sighting]):
         self._chars.append(char)
         self.firsts += first
 
-    def joined(self, other: Sightings) -> Sightings:
-        """Give the requests of both in their order; those that both have once, unless the other one ends a prefix."""
+    def joined(self, others: Iterable[Sightings]) -> Sightings:
+        """Give the requests of all in their order; those that several have once, unless a later one ends a prefix."""
         found = copy.deepcopy(self)
-        found.take(other)
+        for other in others:
+            found._take(other)  # noqa: SLF001  # of this class
+        order = sorted(range(len(found)), key=list(found.rows).__getitem__)
+        names = (column.numbers for column in (found._paths, found._openings, found._leads))  # noqa: SLF001
+        for column in [found.rows, found.partners, found._flags, found._chars, *names]:  # noqa: SLF001
+            column[:] = array(column.typecode, [column[index] for index in order])
         return found
 
-    def take(self, other: Sightings) -> None:
-        """Take in the requests of another cause, as `joined` says."""
+    def _take(self, other: Sightings) -> None:
         known = set(self.rows)
         for one in other:
             if one.first or one.row not in known:
@@ -102,10 +106,6 @@ class Sightings(Sequence[Sighting]):
                     lead=one.lead,
                     asked=one.asked,
                 )
-        order = sorted(range(len(self)), key=list(self.rows).__getitem__)
-        names = (column.numbers for column in (self._paths, self._openings, self._leads))
-        for column in [self.rows, self.partners, self._flags, self._chars, *names]:
-            column[:] = array(column.typecode, [column[index] for index in order])
 
     def __len__(self) -> int:
         """Count the requests."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from prefixlint.declared import NOTHING, Declared
+from prefixlint.pysyntax import extent
 from prefixlint.sources import CallSite, Class, Function, Sink
 from prefixlint.values import Call, Either, Name, Op, Param, Value, Var
 
@@ -83,9 +84,7 @@ class Scope:
         """Give the byte range of a node."""
         if self.override is not None:
             return self.override
-        starts = self.module.starts
-        last = node.end_lineno or node.lineno
-        return starts[node.lineno - 1] + node.col_offset, starts[last - 1] + (node.end_col_offset or 0)
+        return extent(node, self.module.starts)
 
     def lookup(self, name: str, start: int, end: int) -> Value:
         """Give what a name means here."""

@@ -62,7 +62,7 @@ def summarize(file: SourceFile) -> Summary:
         return _failed(file, error.line, error.slug, str(error))
     stem = file.name.rsplit(".", 1)[0]
     prompt_file = bool(_PROMPT_PATH.search(file.path))
-    module = Module(file.data, _line_starts(data, shift), _package(file.path), stem, prompt_file, file.declared)
+    module = Module(file.data, pysyntax.line_starts(data, shift), _package(file.path), stem, prompt_file, file.declared)
     try:
         _follow(tree, module, file)
     except RecursionError:
@@ -83,12 +83,6 @@ def summarize(file: SourceFile) -> Summary:
 
 def _failed(file: SourceFile, line: int, slug: str, message: str) -> Summary:
     return Summary(path=file.path, kind=NAME, diagnostics=(Diagnostic(file.path, line, slug, message),))
-
-
-def _line_starts(data: bytes, shift: int) -> list[int]:
-    """Give the byte offset of each line. Python ends lines as text files do, and at a lone carriage return."""
-    ends = (match.end() + shift for match in re.finditer(rb"\r\n|\n|\r", data))
-    return [shift, *ends, len(data) + shift]
 
 
 def _package(path: str) -> str:

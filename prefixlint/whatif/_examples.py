@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from prefixlint import logrules
 from prefixlint.logfindings import LogFinding, Sighting
+from prefixlint.logrules._hits import MESSAGES
 from prefixlint.logrules._view import View, view
 from prefixlint.model import Request
 
-MESSAGES = 2  # the first number of a hit's rank where it is about messages
 MOST = 48  # pairs of requests that a rewrite learns from; values repeat long before
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prefixlint.logrules import Hit, _spans
+from prefixlint.logrules._hits import MESSAGES
 from prefixlint.logrules._view import View, tool_name
 from prefixlint.whatif import _edit
 from prefixlint.whatif._examples import Example
@@ -120,7 +121,7 @@ def learn(codes: frozenset[str], pairs: Sequence[Example], others: frozenset[str
     for example in pairs:
         for hit in example.hits:
             first = _place(example.later, hit)
-            history = history or (hit.rank[0] == 2 if first is None else first[0] == "opening")
+            history = history or (hit.rank[0] == MESSAGES if first is None else first[0] == "opening")
             for place in _all_of_tool(example, first) if first is not None else ():
                 found = _texts(example, place)
                 held = _text(example.earlier, place)
@@ -184,7 +185,7 @@ def _place(view: View, hit: Hit) -> Place | None:
         number, _, rest = path[len(view.tools_path) + 1 :].partition("]")
         if number.isdigit() and int(number) < len(view.tools) and rest:
             return "tool", tool_name(view.tools[int(number)]), rest.lstrip(".")
-    if view.messages and hit.rank[:2] == (2, 0) and path.startswith(view.messages[0].path):
+    if view.messages and hit.rank[:2] == (MESSAGES, 0) and path.startswith(view.messages[0].path):
         return "opening", path[len(view.messages[0].path) :].lstrip(".")
     return None
 

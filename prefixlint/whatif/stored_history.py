@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from prefixlint.logrules._hits import MESSAGES
 from prefixlint.whatif._examples import Example
 from prefixlint.whatif._turn import Turn
 
@@ -26,5 +27,5 @@ class _Stored:
 def learn(codes: frozenset[str], pairs: Sequence[Example], others: frozenset[str]) -> _Stored | None:
     """Take every rule that was seen in a history, and those whose changes of it are of the same cause."""
     del others
-    seen = frozenset(hit.code for example in pairs for hit in example.hits if hit.rank[0] == 2)
+    seen = frozenset(hit.code for example in pairs for hit in example.hits if hit.rank[0] == MESSAGES)
     return _Stored(seen) if seen & codes else None
