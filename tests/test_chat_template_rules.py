@@ -1,7 +1,6 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -288,10 +287,8 @@ def test_the_line_of_a_mistake_is_given():
         "{% include 'other' %}" + LOOP,
     ],
 )
-def test_templates_that_refuse_or_must_be_stopped_show_nothing_and_cost_little(text):
-    begun = time.process_time()
+def test_templates_that_refuse_or_must_be_stopped_show_nothing(text):
     assert observe(text) == ()
-    assert time.process_time() - begun < 5
 
 
 def test_a_template_without_messages_is_not_a_failure():

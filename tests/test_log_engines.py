@@ -2,13 +2,17 @@
 
 import json
 import re
-import time
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from growth import work
 
 from prefixlint.errors import LogRefusedError
 from prefixlint.logs import _pyrepr, read
@@ -556,7 +560,6 @@ def test_mutated_logs_never_raise(scratch, data):
     ids=lambda tail: tail[:6],
 )
 def test_long_hostile_lines_take_linear_time(log, tail):
-    started = time.process_time()
     heads = [
         "INFO 03-03 09:00:00 [l.py:1] Received request a: prompt: ",
         "INFO 03-03 09:00:00 [l.py:1] Request a details: prompt: 'x', prompt_token_ids: ",
@@ -569,7 +572,8 @@ def test_long_hostile_lines_take_linear_time(log, tail):
         '2025-03-03T09:00:00Z  INFO generate{total_time="1ms"}: text_generation_router::server: ',
     ]
     log(*(head + tail for head in heads))
-    assert time.process_time() - started < 4.0
+    small, large = ([head + tail[: len(tail) // part] for head in heads] for part in (40, 20))
+    assert work(log, *large) < 2.5 * work(log, *small)
 
 
 @given(st.text(), st.text())
