@@ -40,7 +40,7 @@ class Material:
 
     `redactor` masks what is shown. `again` reads single requests of the log once more; `on_account` is handed the
     account before it is summed up. `forgets` says, where findings are on lost reasoning, that the chat template leaves
-    it out from the next user message on.
+    it out from the next user message on; `outline`, that the prefix tree is to be told.
     """
 
     table: Table
@@ -62,6 +62,7 @@ class Material:
     on_account: Callable[[Material, Account], None] | None = None
     findings: Sequence[LogFinding] = ()
     forgets: bool = False
+    outline: bool = True
 
 
 @dataclass(frozen=True, slots=True)

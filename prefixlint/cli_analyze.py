@@ -88,7 +88,8 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
     _keep_apart(logs, [path for path in (*elsewhere, settings["output"]) if path not in (None, "-")])
     from prefixlint import api, pipeline, reports
 
-    options = _options(settings)
+    look = console.look(settings)
+    options = replace(_options(settings), outline=reports.outlines(settings["report"], look))
     limits = _thresholds(settings)
     progress = console.Progress(quiet=settings["quiet"])
     failed: list[PrefixlintError] = []
@@ -110,7 +111,6 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
         result = replace(result, failures=thresholds.failures(result, limits))
     except UsageError as incomparable:
         failed.append(incomparable)  # what was found is shown all the same
-    look = console.look(settings)
     console.emit(reports.load(settings["report"]).analysis(result, look), settings["output"])
     if settings["report"] == "github":
         console.summarize(lambda: reports.load("markdown").analysis(result, look))

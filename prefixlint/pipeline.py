@@ -7,7 +7,7 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, BinaryIO, Protocol
+from typing import BinaryIO
 
 import numpy as np
 
@@ -37,11 +37,11 @@ from prefixlint.accounts import Account, Material
 from prefixlint.advice import Case, advise
 from prefixlint.chat import renderer
 from prefixlint.engines import Engine
-from prefixlint.errors import LogRefusedError, UsageError
+from prefixlint.errors import LogRefusedError
 from prefixlint.fleet import Limits
 from prefixlint.ingest import Ingest, Ingested, unmarked
 from prefixlint.logfindings import LogFinding, with_masked_paths
-from prefixlint.logs._read import Index
+from prefixlint.logsource import Files, Held, Log
 from prefixlint.model import Request, Skip
 from prefixlint.modelfiles import ModelFiles, resolve
 from prefixlint.replaying import Replayed
@@ -71,7 +71,8 @@ class Options:
     fixes are tried, by code, beginning of a code or name, `all`, or `few`: those that take about as many prompts
     as the log has, of the most costly causes first.
     `redact` masks personal values in what is shown, by kind, with labels under `mask_salt`. `source` are files and
-    folders to find the causes in. `flags` are the options of the command line, by which advice names commands.
+    folders to find the causes in. `flags` are the options of the command line, by which advice names commands;
+    `outline` asks for the prefix tree and the largest shared prefixes, which few reports show.
     """
 
     model: str | None = None
@@ -97,6 +98,7 @@ class Options:
     mask_salt: bytes = b""
     source: Sequence[str] = ()
     flags: Mapping[str, str] = field(default_factory=dict)
+    outline: bool = True
 
 
 @dataclass(slots=True)
@@ -146,7 +148,7 @@ def analyze(
     index = logs.new_index()
     options = options or Options()
     try:
-        return _analyze(_Files(paths, options.log_format, stdin, index), options, watch or Watch())
+        return _analyze(Files(paths, options.log_format, stdin, index), options, watch or Watch())
     finally:
         index.close()
 
@@ -155,10 +157,10 @@ def analyze_requests(
     requests: Sequence[Request], options: Options | None = None, *, watch: Watch | None = None
 ) -> Analysis:
     """Do the same with requests that are at hand, no two of which stand at one place (path, line, part)."""
-    return _analyze(_Held(requests), options or Options(), watch or Watch())
+    return _analyze(Held(requests), options or Options(), watch or Watch())
 
 
-def _analyze(log: _Log, options: Options, watch: Watch) -> Analysis:
+def _analyze(log: Log, options: Options, watch: Watch) -> Analysis:
     chosen = [selection.simulated(engines.load(name)) for name in options.engines]
     files = resolve(
         options.model, tokenizer=options.tokenizer, chat_template=options.chat_template, offline=options.offline
@@ -174,77 +176,8 @@ def _analyze(log: _Log, options: Options, watch: Watch) -> Analysis:
     return _conclude(run, options, chosen, watch, log)
 
 
-class _Log(Protocol):
-    """The log that is analysed: read once as a whole, and single requests again."""
-
-    def read(self, on_bytes: Callable[[int, int | None], None] | None) -> Iterator[Request | Skip]: ...
-
-    def again(self, wanted: Iterable[tuple[str, int, int]]) -> Iterator[Request]: ...
-
-    def check_writable(self) -> None: ...
-
-    def fixed(
-        self, body_of: Callable[[tuple[str, int, int]], Any | None], on_lost: Callable[[Skip], None]
-    ) -> Iterator[bytes]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Files:
-    """A log in files, or on standard input."""
-
-    paths: Sequence[str]
-    log_format: str | None
-    stdin: BinaryIO | None
-    index: Index
-
-    def read(self, on_bytes: Callable[[int, int | None], None] | None) -> Iterator[Request | Skip]:
-        return logs.read(self.paths, log_format=self.log_format, stdin=self.stdin, on_bytes=on_bytes, index=self.index)
-
-    def again(self, wanted: Iterable[tuple[str, int, int]]) -> Iterator[Request]:
-        return logs.fetch(self.paths, wanted, log_format=self.log_format, stdin=self.stdin, index=self.index)
-
-    def check_writable(self) -> None:
-        logs.check_writable(self.paths, log_format=self.log_format, stdin=self.stdin, index=self.index)
-
-    def fixed(
-        self, body_of: Callable[[tuple[str, int, int]], Any | None], on_lost: Callable[[Skip], None]
-    ) -> Iterator[bytes]:
-        return logs.rewritten(
-            self.paths,
-            body_of,
-            log_format=self.log_format,
-            stdin=self.stdin,
-            index=self.index,
-            on_lost=on_lost,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """Requests in memory."""
-
-    requests: Sequence[Request]
-
-    def read(self, on_bytes: Callable[[int, int | None], None] | None) -> Iterator[Request | Skip]:
-        del on_bytes
-        return iter(self.requests)
-
-    def again(self, wanted: Iterable[tuple[str, int, int]]) -> Iterator[Request]:
-        places = set(wanted)
-        return (request for request in self.requests if (request.path, request.line, request.part) in places)
-
-    def check_writable(self) -> None:
-        raise UsageError("requests in memory are no log to be written", slug="not-writable")
-
-    def fixed(
-        self, body_of: Callable[[tuple[str, int, int]], Any | None], on_lost: Callable[[Skip], None]
-    ) -> Iterator[bytes]:
-        del body_of, on_lost
-        return iter(())
-
-
 def _read(
-    log: _Log, options: Options, files: ModelFiles, watch: Watch, *, chosen: Sequence[Engine], machine: savings.Machine
+    log: Log, options: Options, files: ModelFiles, watch: Watch, *, chosen: Sequence[Engine], machine: savings.Machine
 ) -> _Run:
     encoder = Encoder(files.tokenizer, bos=files.raw_start())
     has_template = bool(files.templates) or files.renderer == "harmony"
@@ -285,7 +218,7 @@ def _selected(items: Iterable[Request | Skip], options: Options) -> Iterator[Req
         yield item
 
 
-def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watch, log: _Log) -> Analysis:
+def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watch, log: Log) -> Analysis:
     """Say what the requests show: their causes, what caches make of them, what fixes gain, what it is worth, advice."""
     ordered = replaying.ordered(run.table, options.order, run.notes)
     redactor = redact.shown(personal=options.redact, salt=options.mask_salt)
@@ -321,7 +254,7 @@ def _conclude(run: _Run, options: Options, chosen: Sequence[Engine], watch: Watc
 
         analysis = tosource.add(analysis, options.source, log.again, redactor=redactor)
     analysis = replace(analysis, findings=[with_masked_paths(f, redactor.path) for f in analysis.findings])
-    if not isinstance(log, _Files):  # advice is given on logs, which a command can name
+    if not isinstance(log, Files):  # advice is given on logs, which a command can name
         return analysis
     return _advised(run, options, done, account=account, analysis=analysis, paths=log.paths)
 
@@ -335,7 +268,7 @@ def _material(
     run: _Run,
     options: Options,
     watch: Watch,
-    log: _Log,
+    log: Log,
     *,
     done: Replayed,
     findings: Sequence[LogFinding],
@@ -360,6 +293,7 @@ def _material(
         redactor=redactor,
         on_account=watch.on_account,
         findings=findings,
+        outline=options.outline,
         forgets=causecost.has_thoughts(findings)
         and chatprobe.forgets(run.files.templates.values(), run.files.special_tokens),
     )
@@ -369,7 +303,7 @@ def _tried(
     run: _Run,
     options: Options,
     watch: Watch,
-    log: _Log,
+    log: Log,
     *,
     done: Replayed,
     material: Material,
@@ -455,7 +389,7 @@ def _write_fixed(
     study: gains.Study,
     analysis: Analysis,
     options: Options,
-    log: _Log,
+    log: Log,
     write: Callable[[bytes], None],
     *,
     timed: bool,
@@ -477,7 +411,7 @@ def _write_fixed(
     return replace(done, notes=[*done.notes, Note("write-fixed-lost", text)])
 
 
-def _findings(run: _Run, order: np.ndarray, options: Options, log: _Log, redactor: redact.Redactor) -> list[LogFinding]:
+def _findings(run: _Run, order: np.ndarray, options: Options, log: Log, redactor: redact.Redactor) -> list[LogFinding]:
     """Give what the log rules found. They see requests as they are read; where that is not the order of use, again."""
     watcher = run.watcher
     if watcher is None:
@@ -491,7 +425,7 @@ def _findings(run: _Run, order: np.ndarray, options: Options, log: _Log, redacto
     return observer.findings(rulebook.rules(), redactor)
 
 
-def _again(table: Table, log: _Log, rows: Iterable[int]) -> Iterator[tuple[int, Request, int]]:
+def _again(table: Table, log: Log, rows: Iterable[int]) -> Iterator[tuple[int, Request, int]]:
     """Read rows of the log again, in this order, each with its family; those that cannot be read are left out."""
     wanted = iter(rows)
     while part := list(islice(wanted, _READ_AT_ONCE)):

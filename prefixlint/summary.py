@@ -88,12 +88,12 @@ def build(material: Material, account: Account) -> Analysis:
         likely_causes=likely_causes(material.table, counted) if not material.rows.size else (),
         engines=_engines(material, account, where),
         families=families[:_FAMILIES],
-        shared_prefixes=_shared_prefixes(material),
+        shared_prefixes=_shared_prefixes(material) if material.outline else (),
         groups=_groups(material, account, counted) if material.by else (),
         by=material.by,
         findings=findings,
         timeline=timeline.build(material, account, findings),
-        tree=prefixtree.build(material),
+        tree=prefixtree.build(material) if material.outline else None,
     )
 
 

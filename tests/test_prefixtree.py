@@ -199,3 +199,15 @@ def test_what_is_simulated_is_what_is_drawn():
     result = pipeline.analyze(["fixtures/logs/demo.jsonl"], pipeline.Options(engines=("vllm",), what_if=()))
     nodes = result.tree.nodes
     assert sum(node.own_tokens for node in nodes) == result.prompt_tokens
+
+
+@pytest.mark.parametrize(
+    ("options", "made"), [((), 0), (("--verbose",), 1), (("--format", "markdown"), 0), (("--format", "json"), 1)]
+)
+def test_the_tree_is_made_for_those_who_show_it(options, made, monkeypatch, tmp_path):
+    built = []
+    monkeypatch.setattr(prefixtree, "build", built.append)
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"model": "m", "messages": [{"role": "user", "content": "hello"}]}\n')
+    done = CliRunner().invoke(main, ["analyze", str(log), *options], catch_exceptions=False)
+    assert (done.exit_code, len(built)) == (0, made)

@@ -36,6 +36,14 @@ def names() -> list[str]:
     return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 
 
+def outlines(name: str, look: Look) -> bool:
+    """Tell whether a format shows the prefix tree or the largest shared prefixes, which take long to make.
+
+    A module that does so for nobody but those who ask for all of it says `OUTLINE = False`; others get them.
+    """
+    return look.verbose or getattr(load(name), "OUTLINE", True)
+
+
 def load(name: str) -> Report:
     """Give the report format of that name; raises UsageError for a name that is not known."""
     if name not in names():

@@ -11,6 +11,8 @@ from prefixlint.reports import Look
 from prefixlint.results import Analysis
 from prefixlint.workflow import command
 
+OUTLINE = False
+
 _NAMES = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
 

@@ -20,6 +20,8 @@ from prefixlint.results import Analysis
 from prefixlint.saved import read_as
 from prefixlint.wording import many, percent
 
+OUTLINE = False
+
 Json = Mapping[str, Any]
 _CAUSES = 10
 _FAMILIES = 10

@@ -19,6 +19,8 @@ from prefixlint.reports.json import dump
 from prefixlint.results import Analysis
 from prefixlint.sources import Diagnostic
 
+OUTLINE = False
+
 
 def analysis(result: Analysis, look: Look) -> str:  # noqa: ARG001 - SARIF looks the same everywhere
     """Render what `analyze` found."""

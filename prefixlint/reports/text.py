@@ -40,6 +40,8 @@ from prefixlint.results import (
 )
 from prefixlint.wording import many, percent
 
+OUTLINE = False
+
 _FAMILIES = 5
 _SKIPPED = 3
 _MODELS = 3
