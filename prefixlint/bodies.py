@@ -54,6 +54,15 @@ class Difference:
     grows: bool
 
 
+def continues(body: Any) -> bool:
+    """Tell whether a body goes on from what its server keeps (Responses API), so that it is not the whole prompt."""
+    return (
+        isinstance(body, dict)
+        and "input" in body
+        and bool(body.get("previous_response_id") or body.get("conversation"))
+    )
+
+
 def leaves(body: Any) -> Iterator[Leaf]:
     """Walk a body in wire order. What never reaches the prompt (temperature, user, cache markers …) is left out."""
     if not isinstance(body, dict):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prefixlint import accounts, logs, simulate, whatif
+from prefixlint import accounts, bodies, logs, rereading, simulate, whatif
 from prefixlint.accounts import Account, Material
 from prefixlint.ingest import Ingest
 from prefixlint.logfindings import LogFinding
@@ -26,7 +26,6 @@ from prefixlint.simulate import Replay, Served
 from prefixlint.table import Kind, Table
 from prefixlint.whatif._rewriter import Choice, Rewriter
 
-_READ_AT_ONCE = 256  # requests that are held while they are put into order
 _STEPWISE = 4  # fixes of one family that are tried in every order of the best; more are taken in the order of their own
 
 FEW = 5_000
@@ -133,6 +132,7 @@ class Study:
     """Is handed the bodies that requests have with all fixes, by their rows."""
     unchanged: set[int] = field(default_factory=set)
     _prompts: Table = field(default_factory=Table)
+    _able: dict[tuple[str, bool], bool] = field(default_factory=dict)
     _variants: Variants = field(default_factory=dict)
 
     def plan(self, wanted: Callable[[LogFinding], bool]) -> tuple[list[whatif.Fix], list[NotTried]]:
@@ -159,7 +159,20 @@ class Study:
     def _requests(self, rows: Iterable[int]) -> dict[int, Request]:
         table = self.material.table
         places = {table.where(row): row for row in rows}
-        return {places[r.path, r.line, r.part]: r for r in self.material.again(places)} if places else {}
+        found = self.material.again(places) if places else ()
+        return {places[r.path, r.line, r.part]: self._whole(r) or r for r in found}
+
+    def _whole(self, request: Request) -> Request | None:
+        """Give a request whose prompt is all in its body: itself, or as a chat what its log holds in another way.
+
+        That cannot be written into the log. None where neither is possible.
+        """
+        kind = request.format, bodies.continues(request.body)
+        if kind not in self._able:
+            self._able[kind] = isinstance(request.body, dict) and not kind[1] and logs.rewritable(request)
+        if self._able[kind]:
+            return request
+        return None if self.keep is not None else logs.as_chat(request)
 
     def run(self, fixes: Sequence[whatif.Fix], not_tried: Sequence[NotTried]) -> Gains:
         """Try the fixes, alone and one after the other."""
@@ -295,21 +308,13 @@ class Study:
         """Read the requests of some families again, in the order of use."""
         table = self.material.table
         rows = [row for row in self.material.rows.tolist() if table.family[row] in families]
-        able: dict[str, bool] = {}
-        for start in range(0, len(rows), _READ_AT_ONCE):
-            batch = rows[start : start + _READ_AT_ONCE]
-            found = self._requests(batch)
-            for row in batch:
-                request = found.get(row)
-                if request is None or not isinstance(request.body, dict):
-                    self.unchanged.add(row)
-                    continue
-                if request.format not in able:
-                    able[request.format] = logs.rewritable(request)
-                if able[request.format]:
-                    yield row, request
-                else:
-                    self.unchanged.add(row)
+        found = rereading.in_order(self.material.again, [table.where(row) for row in rows])
+        for row, request in zip(rows, found, strict=True):
+            whole = None if request is None else self._whole(request)
+            if whole is None:
+                self.unchanged.add(row)
+            else:
+                yield row, whole
 
     def _trial(self, layer: Mapping[int, Choice], positions: NDArray[np.intp]) -> Trial:
         material = self.material

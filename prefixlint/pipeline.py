@@ -6,7 +6,6 @@ import contextlib
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import BinaryIO
 
 import numpy as np
@@ -25,6 +24,7 @@ from prefixlint import (
     logs,
     redact,
     replaying,
+    rereading,
     rulebook,
     savings,
     selection,
@@ -51,9 +51,6 @@ from prefixlint.tokens import Encoder
 from prefixlint.watching import Watcher
 from prefixlint.whatif._spool import Spool
 from prefixlint.wording import many
-
-_READ_AT_ONCE = 512  # requests that are held while they are put into order
-
 
 CAUSES = float("inf")
 """Requests that are searched for causes unless told otherwise: all, so that losses are those of the whole log."""
@@ -427,8 +424,6 @@ def _findings(run: _Run, order: np.ndarray, options: Options, log: Log, redactor
 
 def _again(table: Table, log: Log, rows: Iterable[int]) -> Iterator[tuple[int, Request, int]]:
     """Read rows of the log again, in this order, each with its family; those that cannot be read are left out."""
-    wanted = iter(rows)
-    while part := list(islice(wanted, _READ_AT_ONCE)):
-        places = {table.where(row): row for row in part}
-        found = {places[r.path, r.line, r.part]: r for r in log.again(places)}
-        yield from ((row, found[row], table.family[row]) for row in part if row in found)
+    wanted = list(rows)
+    found = rereading.in_order(log.again, [table.where(row) for row in wanted])
+    yield from ((row, one, table.family[row]) for row, one in zip(wanted, found, strict=True) if one is not None)

@@ -497,3 +497,30 @@ def test_a_line_that_comes_and_goes_is_taken_out_as_a_whole():
     template, filled = templates.fill(text(6))
     assert ("".join(filled.pieces), template.may_be_empty()) == (rules, [True])
     assert filled.values[0][1] == text(6).removesuffix(rules)
+
+
+def test_fixes_of_a_conversation_that_the_server_keeps_are_those_of_the_same_one_sent_whole(tmp_path):
+    rules = " ".join(f"Rule {n}: weigh crate {n} and never guess." for n in range(40))
+    kept, whole = [], []
+    for talk in range(8):
+        items = []
+        for turn in range(3):
+            name, clock = f"r{talk}-{turn}", f"It is 2026-03-01 09:{talk:02}:{turn * 7:02}. {rules}"
+            asked = {"role": "user", "content": f"where is crate {talk}, step {turn}?"}
+            told = {"role": "assistant", "content": f"crate {talk} stands at pier {turn}"}
+            earlier = {"previous_response_id": f"r{talk}-{turn - 1}"} if turn else {}
+            given = [asked] if talk % 2 else asked["content"]
+            kept.append({
+                "request": {"model": "m", "instructions": clock, "input": given, **earlier},
+                "response": {"object": "response", "id": name, "output": [{"type": "message", **told}]},
+            })  # fmt: skip
+            body = {"model": "m", "messages": [{"role": "system", "content": clock}, *items, asked]}
+            whole.append({"request": body, "response": {"choices": [{"message": told}]}})
+            items += [asked, told]
+    results = [
+        pipeline.analyze([str(write(tmp_path / f"{len(rows)}{n}.jsonl", rows))]) for n, rows in enumerate((kept, whole))
+    ]
+    one, two = ([(w.engine, w.prompt_tokens, w.cached_tokens) for w in r.what_if] for r in results)
+    assert one == two
+    assert one[-1][2] > 3 * results[0].engines[-1].cached_tokens
+    assert {f.where.at_path for f in results[0].findings} == {"instructions"}

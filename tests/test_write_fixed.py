@@ -127,6 +127,12 @@ def as_completion(body):
     return {"model": "m", "max_tokens": 5, "prompt": f"{head}\n\nQuestion: {last}\nAnswer:"}
 
 
+def alone(body, **keys):
+    """Give a body of one question, with other names for the system text and the question."""
+    known = {"head": body["messages"][0]["content"], "last": body["messages"][-1]["content"]}
+    return {"model": "m", **{key: known.get(str(value), value) for key, value in keys.items()}}
+
+
 def in_envelope(body, number, **reported):
     answer = {"role": "assistant", "content": "ok"}
     return {
@@ -157,7 +163,11 @@ SHAPES = {
     "anthropic in an envelope": lambda body, n: {"ts": 1_900_000_000 + n, "request": as_anthropic(body)},
     "anthropic-batch": lambda body, n: {"custom_id": f"r{n}", "params": as_anthropic(body)},
     "openai-responses": lambda body, n: as_responses(body),
+    "openai-responses of a text": lambda body, n: alone(body, instructions="head", input="last"),
+    "ollama generate": lambda body, n: alone(body, system="head", prompt="last", stream=False, options={}),
+    "completions in a list": lambda body, n: {**as_completion(body), "prompt": [as_completion(body)["prompt"]]},
     "gemini": lambda body, n: as_gemini(body),
+    "gemini of a text": lambda body, n: alone(body, systemInstruction="head", contents="last"),
     "bedrock-converse": lambda body, n: as_bedrock(body),
 }
 

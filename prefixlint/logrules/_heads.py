@@ -11,7 +11,7 @@ from typing import Any
 from prefixlint import bodies
 from prefixlint.logrules import _spans
 from prefixlint.logrules._hits import At, Hit, at, short
-from prefixlint.logrules._message import bare, dumps
+from prefixlint.logrules._message import bare, bare_json, dumps
 from prefixlint.logrules._values import Place
 from prefixlint.logrules._view import Unit, View
 
@@ -131,7 +131,7 @@ def _definitions(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
         known = dict(zip(earlier.tool_names, earlier.tools, strict=True))
         pairs = ((known.get(name), tool) for name, tool in zip(later.tool_names, later.tools, strict=True))
     for index, (a, b) in enumerate(pairs):
-        if a is b or a is None or dumps(bare(a)) == dumps(bare(b)):
+        if a is b or a is None or bare_json(a) == bare_json(b):
             continue
         found += 1
         if found > _TOOLS:
@@ -140,7 +140,7 @@ def _definitions(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
         rank = (0, index, where.char)
         name = later.tool_names[index]
         if same_data(bare(a), bare(b)):
-            one, two = (dumps(bare(tool)).decode("utf-8", "replace") for tool in (a, b))
+            one, two = (bare_json(tool).decode("utf-8", "replace") for tool in (a, b))
             what = "tool definitions with the same content, written in another order"
             yield Hit("PFX302", "json", rank, where, ("PFX302", "tools"), what, one, two, same, 1)
             continue

@@ -14,6 +14,8 @@ MARKERS = frozenset({"cache_control", "cachePoint", "cache_point", "prompt_cache
 class Message:
     """One message as logged. `raw` is never changed; `key` is equal exactly where the logged text is, markers aside.
 
+    A text alone is a message of the user's.
+
     `weight` are the characters that it keeps in memory; `marked` says that it carries cache markers.
     """
 
@@ -53,7 +55,7 @@ class Message:
         self._said = None
         if self._raw is None:
             return
-        if same is not None and same.packed and same.key == self.key and not (self.marked or same.marked):
+        if same is not None and same.packed and self._is_as(same):
             self._json, self._plain, self._raw = same._json, same._plain, None  # noqa: SLF001  # of this class
             return
         if _is_ascii(self._raw):
@@ -65,6 +67,10 @@ class Message:
             return
         self._json = memoryview(data).tobytes()  # a copy: what orjson writes takes up more than its length
         self._raw = None
+
+    def _is_as(self, other: Message) -> bool:
+        """Tell whether another message is logged as this one is, markers too."""
+        return (self.key, self.path) == (other.key, other.path) and not (self.marked or other.marked)
 
     @property
     def said(self) -> Said:
@@ -96,6 +102,8 @@ def identify(raw: Any) -> Identity:
     key = _plain_key(raw)
     if key is not None:
         return key, False, sum(map(len, raw.values())), None
+    if isinstance(raw, str):
+        return *identify({"role": "user", "content": raw})[:3], None
     try:
         data = orjson.dumps(raw)
     except TypeError:
@@ -159,6 +167,12 @@ def dumps(value: Any) -> bytes:
         return orjson.dumps(value)
     except TypeError:
         return repr(value).encode("utf-8", "surrogatepass")
+
+
+def bare_json(value: Any) -> bytes:
+    """Write JSON without cache markers."""
+    data = dumps(value)
+    return dumps(unmarked(value)) if has_markers(data) else data
 
 
 def bare(value: Any) -> Any:

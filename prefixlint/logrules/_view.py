@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import islice, zip_longest
 from typing import Any
 
+from prefixlint.bodies import continues
 from prefixlint.logrules._message import Message, dumps, has_markers, unmarked
 from prefixlint.model import Messages, Request, Text
 
@@ -100,8 +101,9 @@ def view(request: Request, row: int, message: Callable[[str, Any], Message] = Me
         return _of_text(request, row, content, body)
     if not isinstance(content, Messages):
         return None
-    if not _is_body(body):
-        body = {"tools": list(content.tools), "messages": list(content.messages)}
+    alone = _only_text(body, content)
+    if alone is None and (not _is_body(body) or continues(body)):
+        body = _stand_in(body, content)
     tools_path, tools = _first(body, _TOOL_KEYS, list)
     if tools is None:
         tools_path, tools = _wrapped_tools(body)
@@ -115,6 +117,8 @@ def view(request: Request, row: int, message: Callable[[str, Any], Message] = Me
         head += _texts(f"{path}[{first}].content", item.get("content"))
         first += 1
     made = [message(_at(path, index), item) for index, item in enumerate(islice(items, first, None), first)]
+    if alone is not None:
+        made = [message(alone, body[alone])]
     return _made(request, row, body, tools=tools or (), tools_path=tools_path, head=tuple(head), messages=tuple(made))
 
 
@@ -124,15 +128,38 @@ def _at(name: str, index: int) -> str:
     return f"{name}[{index}]"
 
 
+def _only_text(body: Any, content: Messages) -> str | None:
+    """Name the key of the one user message that a body has as a text instead of a list; None where it has a list."""
+    if not isinstance(body, dict) or _is_body(body) or continues(body):
+        return None
+    spoken = [m for m in content.messages if not (isinstance(m, dict) and m.get("role") in _SYSTEM_ROLES)]
+    if len(spoken) != 1:
+        return None
+    key = next((key for key in (*_MESSAGE_KEYS, "prompt") if isinstance(body.get(key), str)), None)
+    return key if key is not None and spoken[0].get("content") == body[key] else None
+
+
+def _stand_in(body: Any, content: Messages) -> dict[str, Any]:
+    """Make a body of what a log holds in another way; a system text that stands in the body is named there."""
+    messages = list(content.messages)
+    held = {key: body[key] for key in _SYSTEM_KEYS if key in body} if isinstance(body, dict) else {}
+    first = messages[0] if messages and isinstance(messages[0], dict) else {}
+    if held and first.get("role") in _SYSTEM_ROLES and [u.text for u in _system(held)] == [first.get("content")]:
+        return {**held, "tools": list(content.tools), "messages": messages[1:]}
+    return {"tools": list(content.tools), "messages": messages}
+
+
 def _is_body(body: Any) -> bool:
     return isinstance(body, dict) and _first(body, _MESSAGE_KEYS, list)[1] is not None
 
 
 def _of_text(request: Request, row: int, content: Text, body: Any) -> View:
-    path = "prompt"
+    path, shown = "prompt", {"prompt": content.text}
     if isinstance(body, dict):
-        path = next((key for key in ("prompt", "input", "inputs", "text") if body.get(key) == content.text), path)
-    shown = body if isinstance(body, dict) and isinstance(body.get(path), str) else {path: content.text}
+        for key in ("prompt", "input", "inputs", "text"):
+            if body.get(key) in (content.text, [content.text]):
+                path, shown = (key if isinstance(body[key], str) else f"{key}[0]"), body
+                break
     return _made(request, row, shown, tools=(), tools_path="tools", head=(Unit(path, content.text),), messages=())
 
 

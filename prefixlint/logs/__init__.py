@@ -154,6 +154,13 @@ def rewritable(request: Request) -> bool:
     return _write.rewritable(request)
 
 
+def as_chat(request: Request) -> Request | None:
+    """Give a request as one of the chat API with the same prompt; None where that would be another prompt."""
+    from prefixlint.logs import _write
+
+    return _write.as_chat(request)
+
+
 def rewritten(
     paths: Iterable[str],
     body_of: Callable[[tuple[str, int, int]], Any | None],

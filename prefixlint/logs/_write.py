@@ -18,7 +18,7 @@ from prefixlint.errors import UsageError
 from prefixlint.logs import Format, Record, _convert, _detect, _fields, anthropic_messages, openai_chat
 from prefixlint.logs._parse import maybe
 from prefixlint.logs._records import Raw
-from prefixlint.model import Content, Request, Skip
+from prefixlint.model import Content, Messages, Request, Skip
 
 _USAGE = frozenset({"usage", "usageMetadata", "usage_metadata", "timings", "token_usage", "tokenUsage"})
 _KEYS = ("cache_salt", "prompt_cache_key")  # what separates caches and stands in a body
@@ -83,6 +83,16 @@ def rewritable(request: Request) -> bool:
     """Tell whether the prompt of a request is all in its body, so that another body gives another prompt."""
     again = with_body(request, request.body) if isinstance(request.body, dict) else None
     return again is not None and again.content == request.content
+
+
+def as_chat(request: Request) -> Request | None:
+    """Give a request as one of the chat API with the same prompt; None where that would be another prompt."""
+    if not isinstance(request.content, Messages):
+        return None
+    body = {"messages": list(request.content.messages), "tools": list(request.content.tools)}
+    chat = replace(request, format=openai_chat.NAME, body=body)
+    again = with_body(chat, body)
+    return chat if again is not None and again.content == request.content else None
 
 
 def replaced(value: Any, old: Any, new: Any) -> Any | None:

@@ -88,12 +88,13 @@ class Turn:
         """Give the rewritten body, and keep what the next turn needs."""
         self._tell()
         if self.view.messages or self.messages:
-            path = self.view.messages[0].path.rpartition("[")[0] if self.view.messages else "messages"
+            path = self.view.messages[0].path.partition("[")[0] if self.view.messages else "messages"
             held = self.body[path]
+            if isinstance(held, str):
+                held = [held]
             head = len(held) - len(self.view.messages)
-            now = held[head:]
-            if now != self.messages:
-                self.body = {**self.body, path: [*held[:head], *self.messages]}
+            if held[head:] != self.messages:
+                self.body = {**self.body, path: _written([*held[:head], *self.messages])}
                 self.changed = True
         logged = {at: message.raw for at, message in zip(self.place, self.view.messages, strict=True)}
         self.talk.sent, self.talk.place = len(self.messages), self.place
@@ -124,3 +125,10 @@ class Turn:
         front, line, last = prompt.rstrip("\n").rpartition("\n")
         ends = prompt[len(prompt.rstrip("\n")) :]
         self.write(path, f"{front}\n{text}{line}{last}{ends}" if line else f"{prompt}\n{text}")
+
+
+def _written(messages: list[Any]) -> Any:
+    """Write messages as a body has them: one that is a text alone stays so, among others it needs its role."""
+    if len(messages) == 1 and isinstance(messages[0], str):
+        return messages[0]
+    return [{"role": "user", "content": m} if isinstance(m, str) else m for m in messages]
