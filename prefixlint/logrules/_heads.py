@@ -297,7 +297,7 @@ def _system_hit(
             return None
         # what ends a marked block may serve the turns of its conversation
         mild = marked and not static and place.tail < 1 and len(later.messages) > 1
-        code, sure = "PFX201" if static and not marked else _unnamed(place, same=same, marked=marked), 2
+        code, sure = "PFX201" if static else _unnamed(place, same=same, marked=marked), 2
     elif not same:
         if kind in ("identity", "environment", "retrieval") and tail < 1:
             return None

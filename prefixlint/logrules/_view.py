@@ -19,6 +19,7 @@ _SYSTEM_ROLES = frozenset({"system", "developer"})
 _TOOL_KEYS = ("tools", "functions")
 _SYSTEM_KEYS = ("system", "instructions", "systemInstruction", "system_instruction")
 _MESSAGE_KEYS = ("messages", "input", "contents")
+_DECLARED = ("functionDeclarations", "function_declarations")
 _PATHS = 4_096  # paths of messages that are kept
 
 
@@ -107,6 +108,7 @@ def view(request: Request, row: int, message: Callable[[str, Any], Message] = Me
     tools_path, tools = _first(body, _TOOL_KEYS, list)
     if tools is None:
         tools_path, tools = _wrapped_tools(body)
+    tools_path, tools = _declared(tools_path, tools)
     head = list(_system(body))
     path, raw = _first(body, _MESSAGE_KEYS, list)
     items = raw or ()
@@ -231,6 +233,24 @@ def _wrapped_tools(body: Mapping[str, Any]) -> tuple[str, Any]:
     if isinstance(config, dict) and isinstance(config.get("tools"), list):
         return "toolConfig.tools", config["tools"]
     return "tools", None
+
+
+def _declared(path: str, tools: Any) -> tuple[str, Any]:
+    """Give the tools that one element of a list declares, as Gemini has them; else the list itself."""
+    found = [
+        (index, key)
+        for index, tool in enumerate(tools or ())
+        for key in _DECLARED
+        if _first(_object(tool), (key,), list)[1]
+    ]
+    if len(found) != 1:
+        return path, tools
+    index, key = found[0]
+    return f"{path}[{index}].{key}", tools[index][key]
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _system(body: Mapping[str, Any]) -> Iterator[Unit]:

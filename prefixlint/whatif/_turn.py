@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from prefixlint.logrules._message import dumps
 from prefixlint.logrules._view import View
 from prefixlint.whatif import _edit
 
@@ -93,7 +94,7 @@ class Turn:
             if isinstance(held, str):
                 held = [held]
             head = len(held) - len(self.view.messages)
-            if held[head:] != self.messages:
+            if not _are(held[head:], self.messages):
                 self.body = {**self.body, path: _written([*held[:head], *self.messages])}
                 self.changed = True
         logged = {at: message.raw for at, message in zip(self.place, self.view.messages, strict=True)}
@@ -125,6 +126,11 @@ class Turn:
         front, line, last = prompt.rstrip("\n").rpartition("\n")
         ends = prompt[len(prompt.rstrip("\n")) :]
         self.write(path, f"{front}\n{text}{line}{last}{ends}" if line else f"{prompt}\n{text}")
+
+
+def _are(one: list[Any], two: list[Any]) -> bool:
+    """Tell whether messages are the same as they are written: the order of keys counts."""
+    return len(one) == len(two) and all(a is b or dumps(a) == dumps(b) for a, b in zip(one, two, strict=True))
 
 
 def _written(messages: list[Any]) -> Any:
