@@ -82,7 +82,7 @@ class Grouper:
         return self.families[family].name
 
     def _place(self, model: str | None, head: Any) -> int:
-        told = _without_digits(head) if isinstance(head, str) else head
+        told = without_digits(head) if isinstance(head, str) else head
         key = hash((model, told))
         placed, among = self._placed.get(key, (0, 0))
         if among == len(self.families) > 0:
@@ -95,7 +95,7 @@ class Grouper:
             self._placed[key] = best, len(self.families)
             return best
         number = len(self.families)
-        lines = tuple(_lines(head)) if isinstance(head, str) else ()
+        lines = tuple(head_lines(head)) if isinstance(head, str) else ()
         name = self._name(lines) if lines else _nameless(head)
         self.families.append(_Known(frozenset(parts), weight, name, lines))
         entry = -(weight << 32 | number)  # the heaviest is the smallest, and so the first to leave the heap
@@ -116,7 +116,7 @@ class Grouper:
         if family.named:
             return
         family.named = True
-        shared = [line for line in family.lines if hash((model, _without_digits(line).strip())) in parts]
+        shared = [line for line in family.lines if hash((model, without_digits(line).strip())) in parts]
         if shared:
             family.name = self._name(family.lines, shared)
 
@@ -205,18 +205,18 @@ def _parts(head: Any) -> dict[Any, int]:
         return dict.fromkeys(_windows(head, 8), 1)
     words = head.split(None, _TRIPLE_WORDS)[:_TRIPLE_WORDS]
     parts: dict[Any, int] = dict.fromkeys(_windows(words, 3), _TRIPLE_WEIGHT)
-    lines = {line: len(line) for line in _lines(head)}
+    lines = {line: len(line) for line in head_lines(head)}
     if len(lines) >= _FEW_PARTS:
         parts.update(lines)
     return parts
 
 
-def _without_digits(text: str) -> str:
+def without_digits(text: str) -> str:
     """Take the digits out; by way of bytes, which is many times as fast as on text."""
     return text.encode("utf-8", "surrogatepass").translate(None, b"0123456789").decode("utf-8", "surrogatepass")
 
 
-def _lines(head: str) -> list[str]:
+def head_lines(head: str) -> list[str]:
     """Give the lines of a head; its sentences where there are few lines."""
     lines = [line for found in head.splitlines() if (line := found.strip())]
     if len(lines) < _FEW_PARTS:

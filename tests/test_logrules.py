@@ -288,7 +288,8 @@ def test_what_is_forgotten_leaves_nothing_behind():
     assert sum(tracks._sessions.values()) == len(tracks._tracks) == sum(map(len, tracks._by_end.values()))
     assert all(n in tracks._tracks for numbers in tracks._by_end.values() for n in numbers)
     held = {id(message) for track in tracks._tracks.values() for message in track.view.messages}
-    held |= {id(message) for here in tracks._latest.values() for message in here.messages}
+    siblings = (*tracks._siblings.latest.values(), *tracks._siblings._kept.values())
+    held |= {id(message) for here in siblings for message in here.messages}
     assert {id(one()) for one in observer._known._held.values() if one() is not None} <= held
 
 
@@ -922,3 +923,48 @@ def test_a_conversation_is_known_whose_opening_gets_other_line_ends(tmp_path):
         newest["content"] = newest["content"].replace("? ", "?\r\n")
     finding = one(check(tmp_path, bodies))
     assert (finding.rule.code, finding.kind, finding.requests) == ("PFX406", "space", 12)
+
+
+PASSAGES = [
+    (
+        "Case file:",
+        "The tenant opens the gate at noon. A clerk weighs the crate first.",
+        "Nobody answers the bell. The crew then counts the lamps twice.",
+    ),
+    (
+        "You help the customer.",
+        "Seal every crate before the ferry leaves. Ask the pilot which lamp is broken.",
+        "Never fold a towel on deck. Count the lamps and the ropes together.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("ahead", "one", "two"), PASSAGES, ids=lambda text: text[:9])
+def test_a_passage_is_neither_who_asks_nor_the_state_of_a_machine(ahead, one, two):
+    for gap in ("\n", " "):
+        texts = [f"{ahead}{gap}{text}\n{LONG}" for text in (one, two)]
+        assert {place.kind for place in _spans.places(*texts)} <= {"text", "retrieval"}
+
+
+def test_changed_files_are_the_state_of_a_machine_however_many_there_are(tmp_path):
+    changed = ["src/order_3.py", "src/route_17.py", "lib/crew.ts"]
+    heads = [f"{RULES}\ngit status:\n" + "\n".join(f" M {name}" for name in changed[:k]) for k in (1, 2, 3, 1)]
+    heads.append(heads[1].replace("order_3", "shift_8"))
+    assert one(check(tmp_path, conversation(lambda t: heads[t], 5))).rule.code == "PFX106"
+
+
+def test_the_number_of_a_line_that_comes_is_no_counter():
+    text = "\nNote 1: never quote a frozen lamp on Sundays."
+    assert [place.kind for place in _spans.places(f"{LONG}{RULES}", f"{LONG}{RULES}{text}")] == ["text"]
+    step = "\nMessages left: 12."
+    assert [place.kind for place in _spans.places(f"{LONG}{RULES}", f"{LONG}{RULES}{step}")] == ["counter"]
+
+
+def test_a_block_with_a_clock_that_comes_within_a_conversation_is_the_clock(tmp_path):
+    def head(minute):
+        block = f"<env>\nplatform: linux\nnow: 10:{minute}:07\n</env>\n\n" if minute else ""
+        return f"You answer customers.\n\n{block}{LONG}"
+
+    bodies = [*conversation(lambda t: head([0, 21, 25][t])), *conversation(lambda t: head(31 + t))]
+    finding = one(check(tmp_path, bodies))
+    assert (finding.rule.code, finding.requests) == ("PFX101", 5)

@@ -16,6 +16,7 @@ from typing import Any
 from prefixlint.bodies import common_prefix
 from prefixlint.logrules import _spans
 from prefixlint.logrules._message import Message, Said
+from prefixlint.logrules._siblings import Siblings
 from prefixlint.logrules._view import View
 
 MEMORY = 96_000_000
@@ -32,20 +33,23 @@ _SAME = 400  # characters of an opening by which it is found again as a whole
 _SAMPLE = 40  # messages of two turns that are compared word by word
 _STAMP = 16  # characters by which two writings of a time differ in length
 _QUERY = re.compile(r'\?[^"]*')
-_NAMESPACES = 64  # of templates, whose latest requests are kept; where more take turns, any of the template will do
 _HEADS = 12  # heads of other templates that a new one is compared with
 _ALIKE = 0.5  # of the shorter head
 
 
 @dataclass(slots=True)
 class Track:
-    """The latest turn of one conversation; `end` stands for all its messages, in their order."""
+    """The latest turn of one conversation; `end` stands for all its messages, in their order.
+
+    `strain` is that of its head, see `Siblings`.
+    """
 
     number: int
     view: View
     family: int
     turns: int = 1
     end: int = 0
+    strain: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,33 +62,36 @@ class Match:
 
 @dataclass(slots=True)
 class Tracks:
-    """The conversations seen so far; `latest` is the number of the one that the last request added is a turn of."""
+    """The conversations seen so far; `latest` is the number of the one that the last request added is a turn of.
+
+    `related` says that siblings are looked for as well.
+    """
 
     memory: int = MEMORY
+    related: bool = True
     latest: int = 0
     _tracks: OrderedDict[int, Track] = field(default_factory=OrderedDict)
     _by_message: dict[int, list[int]] = field(default_factory=dict)
     _sessions: Counter[str | None] = field(default_factory=Counter)
     _by_end: dict[int, list[int]] = field(default_factory=dict)
     _by_edge: dict[tuple[str, str], list[int]] = field(default_factory=dict)
-    _latest: dict[int, View] = field(default_factory=dict)
-    _apart: OrderedDict[tuple[int, tuple[str, ...]], View] = field(default_factory=OrderedDict)
+    _siblings: Siblings = field(default_factory=Siblings)
     _alias: dict[int, int] = field(default_factory=dict)
     _heads: dict[tuple[str, ...], OrderedDict[int, str]] = field(default_factory=dict)
     _pool: OrderedDict[tuple[str, Any], Any] = field(default_factory=OrderedDict)
-    _newest: int = 0
+    _newest: View | None = None
     _before: Sequence[Message] = ()
     _next: int = 0
     _kept: int = 0
 
     def add(self, view: View, family: int) -> tuple[Match | None, View | None]:
-        """Give what a request continues (or None) and the latest request of its template, and remember it.
-
-        That is the latest of the same namespace, where it is known: a cache never serves it another's.
-        """
+        """Give what a request continues (or None) and a sibling of its template, and remember it."""
         family = self._family(view, family)
-        sibling = self._apart.pop((family, view.namespace), None) or self._latest.get(family)
         track = self._continued(view)
+        sibling = strain = None
+        if self.related:
+            known = track.strain if track is not None and track.family == family else None
+            sibling, strain = self._siblings.add(view, family, known)
         match = None
         if track is not None:
             match = Match(Track(track.number, track.view, track.family, track.turns), same=True)
@@ -92,10 +99,8 @@ class Tracks:
             self._replace(track, view, family)
         else:
             self._open(view, family)
-        self._latest[family], self._newest = view, family
-        self._apart[family, view.namespace] = view
-        if len(self._apart) > _NAMESPACES:
-            self._apart.popitem(last=False)
+        self._tracks[self.latest].strain = strain
+        self._newest = view
         return match, sibling
 
     def pack(self) -> None:
@@ -103,13 +108,14 @@ class Tracks:
 
         It holds its tools and head in common with other requests that have the same ones.
         """
-        view = self._latest[self._newest]
+        view = self._newest
+        assert view is not None
         tools = self._pool.setdefault(("tools", (view.tools_key, view.marked)), view.tools)
         head, text = self._pool.setdefault(("head", view.head), (view.head, view.head_text))
         while len(self._pool) > _POOL:
             self._pool.popitem(last=False)
         view.pack(tools, head, text, self._before)
-        self._before = ()
+        self._before, self._newest = (), None
 
     def _family(self, view: View, family: int) -> int:
         """Join a family to one with nearly the same head: short heads with ids in them look like other templates."""
