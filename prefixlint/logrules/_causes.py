@@ -277,7 +277,7 @@ class Causes:
         if self._new_version(cause):
             return True
         if not cause.turns and hit.kind in ("text", "retrieval", "environment", "value"):
-            often = cause.siblings >= cause.pairs * _RARE
+            often = cause.siblings >= sum(self._pairs[family, False] for family in cause.families) * _RARE
             return cause.pairs >= _PAIRS and not (often and len(cause.values) > 2)
         return False
 

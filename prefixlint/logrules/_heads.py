@@ -12,7 +12,7 @@ from prefixlint import bodies
 from prefixlint.logrules import _spans
 from prefixlint.logrules._hits import At, Hit, at, short
 from prefixlint.logrules._message import bare, bare_json, dumps
-from prefixlint.logrules._values import Place
+from prefixlint.logrules._values import Place, is_listing
 from prefixlint.logrules._view import Unit, View
 
 CODES = {
@@ -183,7 +183,8 @@ def system(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
         return
     spans = _spans.spans(a, b)
     found = [place for place, _, _ in spans]
-    grown = _grown(spans[-1], a, b) if same and found[-1].kind not in _STRONG else None
+    named = found[-1].kind in _STRONG or is_listing(found[-1].before or found[-1].after)
+    grown = _grown(spans[-1], a, b) if same and not named else None
     if grown is not None:
         found.pop()
     if not same and len(found) > _MANY:

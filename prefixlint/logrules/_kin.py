@@ -12,6 +12,7 @@ from prefixlint.logrules._hits import Hit
 from prefixlint.logrules._view import View
 
 _LABEL = 12  # characters with which a line or a passage begins, by which it is known
+_LINE = 24  # characters, at most, of the first line of a block that tells it
 _LEAST = 5  # characters, at least, that a label has
 _NAMED = re.compile(r"[^\n:=]{4,24}[:=]")
 _BEFORE, _BEHIND = 200, 24  # characters around a place in which the beginning of its passage is looked for
@@ -49,7 +50,7 @@ def label(hit: Hit, view: View) -> Label | None:
         found = max(before, after, key=len)
         if _NAMED.match(found) is None:
             return None
-    return _begins(found)
+    return _block(found) or _begins(found)
 
 
 def within(hit: Hit, text: str) -> Label | None:
@@ -57,6 +58,13 @@ def within(hit: Hit, text: str) -> Label | None:
     if hit.rank[0] != 1 or hit.kind not in _WORDS or not (hit.before and hit.after):
         return None
     return _begins(text[: min(hit.at.char, _BEFORE)].rpartition("\n")[2])
+
+
+def _block(text: str) -> str | None:
+    """Give the first line of some, with its end, where that may tell them: what changes may stand in any of them."""
+    first, _, rest = text.partition("\n")
+    telling = _LEAST <= len(first) <= _LINE and not any(sign.isdigit() for sign in first)
+    return f"{first}\n" if telling and rest.strip() else None
 
 
 def _begins(text: str) -> str | None:
@@ -101,5 +109,5 @@ def names(hit: Hit, text: str, told: Label) -> bool:
     place = min(hit.at.char, _BEFORE)
     _, *lines = text[at : max(at, place) + 1].split("\n")
     if hit.kind not in _PASSAGES:
-        return not lines
+        return not lines or (told[-1] == "\n" and all(line.strip() for line in lines[:-1]))
     return hit.kind == "json" or all(line[:1] == lines[-1][:1] != "" for line in lines)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from prefixlint.bodies import common_prefix
 from prefixlint.logrules._pieces import piece
-from prefixlint.logrules._values import Place, classify, running_text
+from prefixlint.logrules._values import Place, classify, is_listing, running_text
 
 Span = tuple[Place, int, int]
 """A place, and where its values end in the earlier and in the later text."""
@@ -118,6 +118,6 @@ def _one(passage: Sequence[Span], earlier: str, later: str) -> Iterator[Span]:
     first, begin_a, begin_b = passage[0]
     last, end_a, end_b = passage[-1]
     begin_a, begin_b = begin_a - len(first.before), begin_b - len(first.after)
-    kind = running_text(later, begin_b)
     before, after = piece(earlier, begin_a, end_a), piece(later, begin_b, end_b)
+    kind = "environment" if is_listing(before) and is_listing(after) else running_text(later, begin_b)
     yield Place(kind, first.char, before, after, first.lead, last.tail), end_a, end_b

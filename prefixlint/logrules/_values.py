@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from dataclasses import dataclass
 
 from prefixlint.bodies import common_prefix
 from prefixlint.logrules._meeting import REACH, meeting
+from prefixlint.logrules._orders import same_items, same_lines, shuffled, word_start
 from prefixlint.logrules._pieces import piece
 
 _BACK = 100  # characters before a difference in which its value may begin
@@ -25,10 +25,11 @@ _LABELLED = 64  # characters of a line that is a value and what it is; in longer
 _TELLING = frozenset(["address", "clock", "email", "uuid"])
 _LEAST = 12  # characters of a line that is no other one
 _ALONE = 200  # characters of a line that only one of two texts has, in which a value is looked for
-_LISTED = 60  # lines of a list that are looked through for another order
+_LISTED = 60  # lines of a list of files
 
-_ITEM_BEGUN = re.compile(r"(?:[^\s,;|:()\[\]{}][^,;|:\n()\[\]{}]*)?\Z")
-_ITEMS = re.compile(r"(?:[^,;|\n()\[\]{}.]|\.(?=\S))+(?:[,;|](?:[^,;|\n()\[\]{}.]|\.(?=\S))+)+")
+_FILE = re.compile(r"(?:\S{1,10} +){0,2}(?:[\w.@+~-]*[/\\])*[\w@+-]*\.[\w.-]+(?: +\S{1,10}){0,2}")
+_STOPS = (".", "!", "?")
+_SENTENCES = re.compile(r"(?:[^\W\d_]{2,}[,;]? ){4,}[^\W\d_]+[.!?](?:\s|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,10 @@ _FORMS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     (
         "path",
         ("/", "\\"),
-        re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?(?:[\\/][\w.@+-]++){2,}[\\/]?|\b[\w.-]++(?:/[\w.-]++){2,}"),
+        re.compile(
+            r"(?:~|\.{1,2}|[A-Za-z]:)?(?:[\\/][\w.@+-]++){2,}[\\/]?|\b[\w.-]++(?:/[\w.-]++){2,}"
+            r"|\b[\w.-]++/[\w-]++\.[a-z]\w{0,4}\b"
+        ),
     ),
     ("ratio", ("%", "/", "of"), re.compile(r"\d[\d.,_]*+\s?%|\d[\d.,_]*+\s*(?:/|of|out of)\s*\d[\d.,_]*")),
     ("ip", (".",), re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?(?![\d.])")),
@@ -162,14 +166,14 @@ def classify(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, int]
         lead = _lead(later, j - (i - start))
         before, after = piece(earlier, start, end_a), piece(later, j - (i - start), end_b)
         return Place(kind, j, before, after, lead), end_a, end_b
-    listed = _same_lines(earlier, i, later, j)
+    listed = same_lines(earlier, i, later, j)
     if listed is not None:
         start, end = listed
         shift = j - i
         lead = _lead(later, start + shift)
         before, after = piece(earlier, start, end), piece(later, start + shift, end + shift)
         return Place("order", j, before, after, lead), end, end + shift
-    items = _same_items(earlier, i, later, j)
+    items = same_items(earlier, i, later, j)
     if items is not None:
         start, end_a, end_b = items
         lead = _lead(later, start + j - i)
@@ -343,38 +347,6 @@ def _lead(text: str, at: int) -> str:
     return line[-40:]
 
 
-def _same_lines(earlier: str, i: int, later: str, j: int) -> tuple[int, int] | None:
-    """Find lines around a difference that stand in another order in the other text: (start, end) in the earlier one."""
-    back = min(i - (earlier.rfind("\n", 0, i) + 1), j - (later.rfind("\n", 0, j) + 1))
-    a = earlier[i - back : i - back + REACH].split("\n", _LISTED)
-    b = later[j - back : j - back + REACH].split("\n", _LISTED)
-    if a[0] not in b[1:] or b[0] not in a[1:]:
-        return None
-    here: Counter[str] = Counter()
-    open_lines = size = 0
-    for one, two in zip(a[:_LISTED], b[:_LISTED], strict=False):
-        for line, sign in ((one, 1), (two, -1)):
-            open_lines += 1 if here[line] * sign >= 0 else -1
-            here[line] += sign
-        size += len(one) + 1
-        if not open_lines:
-            return i - back, min(len(earlier), i - back + size - 1)
-    return None
-
-
-def _same_items(earlier: str, i: int, later: str, j: int) -> tuple[int, int, int] | None:
-    """Find a list within a line that is in another order in the other text: (start, its end in each text)."""
-    begun = _ITEM_BEGUN.search(earlier, max(0, i - _BACK), i)
-    whole = len(begun[0]) if begun is not None else 0
-    for back in {whole, j - _word_start(later, j)}:  # the first item may stand behind words
-        found = [_ITEMS.match(text, at - back, at + REACH) for text, at in ((earlier, i), (later, j)) if at >= back]
-        if len(found) < 2 or found[0] is None or found[1] is None or earlier[i - back : i] != later[j - back : j]:
-            continue
-        if _shuffled(found[0][0], found[1][0]):
-            return i - back, found[0].end(), found[1].end()
-    return None
-
-
 def _same_json(earlier: str, i: int, later: str, j: int) -> tuple[str, int, int, int] | None:
     """Find JSON around a difference that means the same in both texts: ("json", start, end, end)."""
     back = common_prefix(earlier[max(0, i - _JSON_BACK) : i][::-1], later[max(0, j - _JSON_BACK) : j][::-1])
@@ -415,7 +387,7 @@ def _added_line(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, i
 def _free_text(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, int]:
     """Find where two texts meet again, and say from the words before whether what stands between has a name."""
     between = not earlier[i : i + 1].strip() and not later[j : j + 1].strip()  # words, or at the end of a text
-    start = j if between else _word_start(later, j)
+    start = j if between else word_start(later, j)
     back = j - start
     end_a, end_b = meeting(earlier, i, later, j)
     begun = later[end_b - 1 : end_b].isalnum() or earlier[end_a - 1 : end_a].isalnum()
@@ -427,6 +399,8 @@ def _free_text(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, in
         alone = _alone(earlier, i - back, before) if before else _alone(later, start, after)
         if alone is not None:
             return Place(alone[0], j, before, after, alone[1]), end_a, end_b
+        if is_listing(before or after):
+            return Place("environment", j, before, after, _lead(later, start)), end_a, end_b
         heading = (before or after).strip().partition("\n")
         if heading[2] and _RETRIEVAL.intersection(word.lower() for word in _WORDS.findall(heading[0])):
             return Place("retrieval", j, before, after, _lead(later, start)), end_a, end_b
@@ -449,25 +423,40 @@ def _alone(text: str, start: int, line: str) -> tuple[str, str] | None:
             continue
         begin, end, value = start + found.start(), start + found.end(), found[0]
         told = _told(kind, value, value, ends=(text[end:][:30], text[end:][:30]), line=(text, begin))
-        if told is not None:
+        counted = told != "counter" or kind == "ratio" or not _COUNTER.isdisjoint(map(str.lower, _WORDS.findall(line)))
+        if told is not None and counted:  # a number in a line may as well be that of the line
             return told, _lead(text, begin)
     return None
 
 
 def _free_kind(before: str, after: str, later: str, start: int) -> str:
-    if _shuffled(before, after):
+    if shuffled(before, after):
         return "order"
     if _is_addressed(after, later[start : start + len(after) + _AHEAD]):
         return "identity"
     line = _line_before(later, start) or later[max(0, start - 120) : start]
+    if line.endswith("\n") and line.rstrip().endswith(_STOPS):
+        line = ""  # a sentence of its own says nothing of what stands behind it
     words = [word.lower() for word in _WORDS.findall(line)][-4:]
     nearest = _nearest(words, _RETRIEVAL, _IDENTITY, _ENVIRONMENT)
-    if nearest is not None:
+    if nearest == 0 or (nearest is not None and not (_is_told(before) or _is_told(after))):
         return ("retrieval", "identity", "environment")[nearest]
     behind = [word.lower() for word in _WORDS.findall(later[start + len(after) : start + len(after) + 32])[:3]]
-    if after[:1].isupper() and before[:1].isupper() and len(after) < 40 and _nearest(behind, _IDENTITY) == 0:
+    named = after[:1].isupper() and before[:1].isupper() and max(len(before), len(after)) < 40
+    if named and _nearest(behind, _IDENTITY) == 0:
         return "identity"
     return running_text(later, start)
+
+
+def _is_told(value: str) -> bool:
+    """Tell whether a value is a passage: sentences say more than who is asking and what state a machine is in."""
+    return len(value) > _LABELLED and _SENTENCES.search(value) is not None
+
+
+def is_listing(value: str) -> bool:
+    """Tell whether each line of a value names a file and says little else."""
+    lines = value.strip().split("\n")
+    return len(lines) <= _LISTED and all(_FILE.fullmatch(line.strip()) for line in lines)
 
 
 def running_text(text: str, start: int) -> str:
@@ -482,19 +471,3 @@ def _is_addressed(value: str, text: str) -> bool:
     if len(value) > _NAMED or "\n" in value:
         return False
     return any(found.start() < len(value) for found in _EMAIL.finditer(text))
-
-
-def _shuffled(before: str, after: str) -> bool:
-    """Tell whether both hold the same lines, or the same listed words, in another order."""
-    for cut in ("\n", ",", ";", "|", " "):
-        a, b = ([p.strip(" -*•.;\n\t") for p in t.split(cut)] for t in (before, after))
-        if 2 <= len(a) == len(b) <= 2000 and a != b and sorted(a) == sorted(b):
-            return True
-    return False
-
-
-def _word_start(text: str, at: int) -> int:
-    start = at
-    while start > 0 and at - start < 40 and not text[start - 1].isspace():
-        start -= 1
-    return start
