@@ -87,14 +87,14 @@ class Comparer:
         both = set(rest.tolist()) & set(other.tolist())
         ours, theirs = self._cut(other, both), self._cut(rest, both)
         prompt = len(theirs.keys)
-        gone = self._forgotten(ours, theirs) if difference.turn and not difference.thoughts else prompt
-        if gone == 0 < prompt or (difference.replaced and ours.keys and ours.keys[0] in theirs.keys[1:]):
-            return None  # the template left something out
-        if gone < prompt:
-            prompt = gone
-            del theirs.keys[gone:], theirs.sizes[gone:]
-        elif output is not None:
+        replaced = difference.replaced and ours.keys and ours.keys[0] in theirs.keys[1:]
+        if output is not None:
             theirs.add(self._cut(output, set()))
+        gone = self._forgotten(ours, theirs) if difference.turn and not difference.thoughts else len(theirs.keys)
+        if gone == 0 < prompt or replaced:
+            return None  # the template left something out
+        del theirs.keys[gone:], theirs.sizes[gone:]
+        prompt = min(prompt, gone)
         if difference.turn and difference.opening is not None:
             located = self._located(difference, later[:k], ours, theirs)
             if located is None and k < min(earlier.size, later.size):

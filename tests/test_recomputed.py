@@ -222,3 +222,13 @@ def test_siblings_lose_what_stands_behind_a_line_that_only_one_of_them_has():
     assert lost([long, asked[0]], [clock, asked[1]], sibling) == len(long.split()) + 3
     assert lost([clock, asked[0]], [long, asked[1]], sibling) == len(long.split()) + 3
     assert lost([f"{long} and a", asked[0]], [f"{clock} and b", asked[1]], sibling) == len(long.split()) + 1
+
+
+def test_behind_a_thought_of_the_answer_that_the_template_forgets_nothing_is_lost():
+    ask, answer = (
+        [RULES, "where is my train # stay calm"],
+        ["<think> |", text("thought", 40), "</think> |", text("a", 30)],
+    )
+    later = [RULES, "where is my train", text("a", 30), "and the next one"]
+    assert lost(ask, later, Difference(turn=True), output=answer) == 0
+    assert lost(ask, later, Difference(turn=True, thoughts=True), output=answer) >= 30
