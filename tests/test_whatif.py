@@ -524,3 +524,54 @@ def test_fixes_of_a_conversation_that_the_server_keeps_are_those_of_the_same_one
     assert one == two
     assert one[-1][2] > 3 * results[0].engines[-1].cached_tokens
     assert {f.where.at_path for f in results[0].findings} == {"instructions"}
+
+
+def test_of_two_values_in_a_line_the_second_is_told_by_what_stands_between_them():
+    rules = "\n".join(f"Rule {name}: never book the {name} without asking." for name in "abcdefgh")
+    lines = [f"X-Edge-Trace: seq={one}; crc={two}\n{rules}" for one, two in ((730005, "50b6"), (781693, "cd9f"))]
+    templates = Templates(Wanted(frozenset({"header"})))
+    templates.learn([tuple(lines)])
+    _, filled = templates.fill(f"X-Edge-Trace: seq=143660; crc=340b\n{rules}")
+    assert filled.values == (("X-Edge-Trace: seq=", "143660"), ("crc=", "340b"))
+
+
+def test_arguments_that_are_an_object_are_sent_in_the_order_in_which_the_model_wrote_them(tmp_path):
+    talk, written = [], {}
+    for number in range(4):
+        ids = [f"toolu_{number}{k}" for k in range(2)]
+        written |= {one: {"when": f"day {one}", "from": "Riga", "seats": number} for one in ids}
+        uses = [{"type": "tool_use", "id": one, "name": "book", "input": written[one]} for one in ids]
+        results = [{"type": "tool_result", "tool_use_id": one, "content": f"booked {one}"} for one in ids]
+        talk += [{"role": "user", "content": f"Book {number}."}, {"role": "assistant", "content": uses}]
+        talk += [{"role": "user", "content": results}, {"role": "assistant", "content": f"Booked for day {number}."}]
+
+    def replayed(messages):
+        whole = json.loads(json.dumps(messages))
+        for message in whole[:-3]:
+            for part in message["content"] if isinstance(message["content"], list) else ():
+                if part["type"] == "tool_use":
+                    part["input"] = dict(sorted(part["input"].items()))
+        return whole
+
+    bodies = [
+        {"model": "claude-x", "max_tokens": 9, "system": RULES, "messages": replayed(talk[:end])}
+        for end in range(3, len(talk), 4)
+    ]
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(body) + "\n" for body in bodies), "utf-8")
+    result, rewritten = fixed(path, tmp_path / "out.jsonl", what_if=("PFX303",))
+    assert [f.rule.code for f in result.findings] == ["PFX303"]
+    for body in rewritten:
+        parts = [p for m in body["messages"] if isinstance(m["content"], list) for p in m["content"]]
+        assert all([*p["input"]] == [*written[p["id"]]] for p in parts if p["type"] == "tool_use")
+
+
+def test_a_list_in_a_line_that_some_requests_lack_is_written_in_one_order(tmp_path):
+    rules = "\n".join(f"Rule {name}: never book the {name} without asking the guest first." for name in "abcdefgh")
+    orders = ["seats, crew, lamps", "", "lamps, seats, crew", "crew, lamps, seats", "", "lamps, crew, seats"]
+    heads = [f"You sell.\nTopics: {order}.\n{rules}" if order else f"You sell.\n{rules}" for order in orders * 2]
+    path = tmp_path / "log.jsonl"
+    bodies = [body for head in heads for body in conversation(lambda _, head=head: head, 2)]
+    path.write_text("".join(json.dumps(body) + "\n" for body in bodies), "utf-8")
+    _, rewritten = fixed(path, tmp_path / "out.jsonl", what_if=("PFX301",))
+    assert {body["messages"][0]["content"] for body in rewritten} == {heads[0], heads[1]}

@@ -56,7 +56,7 @@ class Kind(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """Following the advice of a rule for the families that show its cause."""
+    """Following the advice of a rule for the families that show its cause, in the requests `rows`."""
 
     name: str
     advice: str
@@ -64,6 +64,7 @@ class Fix:
     families: frozenset[int]
     parts: Sequence[Part]
     findings: Sequence[LogFinding]
+    rows: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,8 @@ def plan(
         parts = _parts(codes, members, frozenset(others), pairs)
         if parts:
             rule = members[0].rule
-            fixes.append(Fix(rule.name, rule.help, codes, families, parts, members))
+            rows = frozenset(sighting.row for finding in members for sighting in finding.sightings)
+            fixes.append(Fix(rule.name, rule.help, codes, families, parts, members, rows))
         else:
             refused.append(NotSimulated(codes, families, _REASONS.get(code, _UNKNOWN)))
     return fixes, refused

@@ -29,13 +29,13 @@ class _Choice:
 
     fixes: Sequence[Fix]
     talks: OrderedDict[int, Talk] = field(default_factory=OrderedDict)
-    _parts: dict[int, tuple[list[Part], frozenset[str]]] = field(default_factory=dict)
+    _parts: dict[int, tuple[list[tuple[Part, frozenset[int]]], frozenset[str]]] = field(default_factory=dict)
 
-    def parts(self, family: int) -> tuple[list[Part], frozenset[str]]:
-        """Give what is done to the requests of a family, and the rules whose changes of history are undone."""
+    def parts(self, family: int) -> tuple[list[tuple[Part, frozenset[int]]], frozenset[str]]:
+        """Give what is done to the requests of a family, with those that show why, and the rules to undo in history."""
         if family not in self._parts:
-            found = [part for fix in self.fixes if family in fix.families for part in fix.parts]
-            codes = frozenset[str]().union(*(part.HISTORY for part in found))
+            found = [(part, fix.rows) for fix in self.fixes if family in fix.families for part in fix.parts]
+            codes = frozenset[str]().union(*(part.HISTORY for part, _ in found))
             self._parts[family] = found, codes
         return self._parts[family]
 
@@ -55,14 +55,14 @@ class Rewriter:
 
     fixes: Sequence[Fix]
     choices: Iterable[Choice]
-    _tracks: Tracks = field(default_factory=lambda: Tracks(_MEMORY))
+    _tracks: Tracks = field(default_factory=lambda: Tracks(_MEMORY, related=False))
     _made: dict[Choice, _Choice] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for choice in self.choices:
             chosen = [copy.deepcopy(self.fixes[n].parts) for n in sorted(choice)]
             fixes = [
-                Fix(f.name, f.advice, f.codes, f.families, parts, ())
+                Fix(f.name, f.advice, f.codes, f.families, parts, (), f.rows)
                 for f, parts in zip((self.fixes[n] for n in sorted(choice)), chosen, strict=True)
             ]
             self._made[choice] = _Choice(fixes)
@@ -88,7 +88,8 @@ class Rewriter:
             parts, codes = made.parts(family)
             turn = Turn(here, earlier if past is not None else None, past, family, request.body, [], talk=talk)
             follow(turn, codes)
-            for part in parts:
+            for part, rows in parts:
+                turn.shows = row in rows
                 part.apply(turn)
             body = turn.finish()
             made.keep(number, talk)

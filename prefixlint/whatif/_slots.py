@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from prefixlint.bodies import common_prefix
+from prefixlint.families import head_lines, without_digits
 from prefixlint.logrules import _spans
 
 FREE = frozenset({"text", "retrieval", "environment", "order"})
@@ -19,8 +20,10 @@ _LABEL = 40  # characters before a value, in its line, that say what it is
 _JOIN = 4  # characters; shorter text between two values is found anywhere
 _MOST = 64  # differences of two texts that are learnt from
 _LINES = 6  # times a value's length that its line may have to be moved as a whole
+_GAP = "\0"  # stands for a gap
 _VAIN = 64  # texts that are remembered as they taught nothing
 _ALIKE = 0.2  # of a text that must be the same for it to be of one template
+_STAYS = 0.6  # of what stays in a template that another text of it has; applications may share their first half
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ class Template:
         ends = [0, *(gap[1] for gap in self.gaps)]
         begins = [*(gap[0] for gap in self.gaps), len(self.text)]
         self._pieces = [self.text[a:b] for a, b in zip(ends, begins, strict=True)]
-        self._labels = [self._label(gap[0]) for gap in self.gaps]
+        self._labels = [self._label(a, b) for a, b in zip(ends, begins, strict=True)][:-1]
 
     @staticmethod
     def _overlap(gap: tuple[int, int, bool], begin: int, end: int) -> bool:
@@ -142,16 +145,23 @@ class Template:
             at = here + len(piece)
         return [*found, text[at:stop]]
 
-    def _label(self, begin: int) -> str:
-        line = self.text[self.text.rfind("\n", 0, begin) + 1 : begin]
-        return line[-_LABEL:].lstrip(" \t[(<#*-") if len(line) <= _LABEL else ""
+    def _label(self, start: int, begin: int) -> str:
+        """Say what a value is by what stands before it in its line, from the value before on: that one changes."""
+        start = max(start, self.text.rfind("\n", 0, begin) + 1)
+        line = self.text[start:begin]
+        return line[-_LABEL:].lstrip(" \t[(<#*-;,.") if len(line) <= _LABEL else ""
 
     def is_alike(self, text: str) -> bool:
         """Tell whether a text that cannot be taken apart may still be of this template."""
         size = min(len(text), len(self.text))
         same = common_prefix(text, self.text)
         back = min(common_prefix(text[::-1], self.text[::-1]), size - same)
-        return same + back > _ALIKE * size
+        if same + back <= _ALIKE * size:
+            return False
+        pieces = _GAP.join(self._pieces or [self.text])
+        stay = {line: len(line) for line in head_lines(without_digits(pieces)) if _GAP not in line}
+        here = set(head_lines(without_digits(text)))
+        return sum(n for line, n in stay.items() if line in here) >= _STAYS * sum(stay.values())
 
 
 @dataclass(slots=True)
@@ -175,8 +185,11 @@ class Templates:
                     template.learn(text, self.wanted)
         self.found = [one for one in self.found if one.slots]
 
-    def fill(self, text: str) -> tuple[Template, Filled] | None:
-        """Take a text apart by the template that fits; one with a difference that none was learnt from teaches it."""
+    def fill(self, text: str, *, shows: bool = True) -> tuple[Template, Filled] | None:
+        """Take a text apart by the template that fits; one with a difference that none was learnt from teaches it.
+
+        Only texts that show the cause (`shows`) teach something of where it stands.
+        """
         for number, template in enumerate(self.found):
             filled = template.fill(text)
             if filled is not None:
@@ -184,7 +197,7 @@ class Templates:
                     self.found.insert(0, self.found.pop(number))
                     self._vain.clear()
                 return template, filled
-        if text in self._vain:
+        if not shows or text in self._vain:
             return None
         alike = next((one for one in self.found if one.is_alike(text)), None)
         return None if alike is None else self._taught(alike, text)

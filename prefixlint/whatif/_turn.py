@@ -37,7 +37,8 @@ class Turn:
 
     `view` is the request as logged, `earlier` the turn before it, with `past` as that was sent; None where a
     conversation begins. `messages` are those behind the system text as they are to be sent, those from `fresh` on are
-    new in this turn; `place` is where each logged message stands among them.
+    new in this turn; `place` is where each logged message stands among them. `shows` says that the request shows the
+    cause that is mended next.
     """
 
     view: View
@@ -50,6 +51,7 @@ class Turn:
     place: list[int] = field(default_factory=list)
     talk: Talk = field(default_factory=Talk)
     changed: bool = False
+    shows: bool = True
     _notes: list[str] = field(default_factory=list)
 
     def before(self, known: Mapping[int, Any]) -> list[Any]:

@@ -24,13 +24,27 @@ ORDER = 11
 class _All:
     HISTORY: frozenset[str] = frozenset()
     known: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """The tools of each application, by their names. Those of one template may have other tools each."""
     before: dict[int, dict[str, set[str]]] = field(default_factory=dict)
-    """Which tools stood right ahead of a tool in some request of a family."""
+    """Which tools stood right ahead of a tool in some request of an application."""
+    _numbers: dict[int, list[int]] = field(default_factory=dict)
 
-    def see(self, family: int, tools: Iterable[Any]) -> None:
+    def number(self, family: int, tools: Iterable[Any]) -> int | None:
+        """Give the number of the application of a family that has most of some tools; None where none has half."""
+        own = {tool_name(tool) for tool in tools}
+        best = max(self._numbers.get(family, ()), key=lambda n: len(own & self.known[n].keys()), default=None)
+        if best is None or len(own & self.known[best].keys()) * 2 < min(len(own), len(self.known[best])):
+            return None
+        return best
+
+    def see(self, family: int, tools: Sequence[Any]) -> int:
         """Take in the tools of a request, and put all that are known into an order that none of them contradicts."""
-        known = self.known.setdefault(family, {})
-        before = self.before.setdefault(family, {})
+        number = self.number(family, tools)
+        if number is None:
+            number = len(self.known)
+            self._numbers.setdefault(family, []).append(number)
+        known = self.known.setdefault(number, {})
+        before = self.before.setdefault(number, {})
         ahead, news = None, False
         for tool in tools:
             if name := tool_name(tool):
@@ -42,15 +56,15 @@ class _All:
         if news:
             with suppress(CycleError):  # an order of its own is another cause
                 order = list(TopologicalSorter({name: sorted(before[name]) for name in known}).static_order())
-                self.known[family] = {name: known[name] for name in order}
+                self.known[number] = {name: known[name] for name in order}
+        return number
 
     def apply(self, turn: Turn) -> None:
         """Declare every tool that is known of the template; a request's own definitions hold."""
         tools = _edit.get(turn.body, turn.view.tools_path)
-        if not isinstance(tools, list) or turn.family not in self.known:
+        if not isinstance(tools, list) or self.number(turn.family, tools) is None:
             return
-        self.see(turn.family, tools)
-        known = self.known[turn.family]
+        known = self.known[self.see(turn.family, tools)]
         own = {tool_name(tool): tool for tool in tools}
         if list(own) == [name for name in known if name in own]:
             every = [own.get(name, tool) for name, tool in known.items()]

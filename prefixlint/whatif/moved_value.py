@@ -52,7 +52,7 @@ class _Moved:
             if templates is None:
                 continue
             text = _edit.get(turn.body, unit.path)
-            taken = templates.fill(text) if isinstance(text, str) else None
+            taken = templates.fill(text, shows=turn.shows) if isinstance(text, str) else None
             if taken is not None:
                 turn.write(unit.path, _canonical(*taken))
                 _say(turn, f"head {index}", "", taken[1])
@@ -75,7 +75,7 @@ class _Moved:
                 if place[1] != name:
                     continue
                 text = _edit.get(tool, place[2])
-                taken = self.templates[place].fill(text) if isinstance(text, str) else None
+                taken = self.templates[place].fill(text, shows=turn.shows) if isinstance(text, str) else None
                 if taken is not None:
                     turn.write(f"{turn.view.tools_path}[{index}].{place[2]}", _canonical(*taken))
                     _say(turn, " ".join(place), f"{name}: ", taken[1])
@@ -87,7 +87,7 @@ class _Moved:
         raw = turn.messages[0]
         for place in places:
             text = _edit.get(raw, place[1])
-            taken = self.templates[place].fill(text) if isinstance(text, str) else None
+            taken = self.templates[place].fill(text, shows=turn.shows) if isinstance(text, str) else None
             if taken is None:
                 continue
             canonical = _canonical(*taken)

@@ -41,7 +41,7 @@ class _Ordered:
 
     def _text(self, turn: Turn, path: str, templates: Templates) -> None:
         text = _edit.get(turn.body, path)
-        taken = templates.fill(text) if isinstance(text, str) else None
+        taken = templates.fill(text, shows=turn.shows) if isinstance(text, str) else None
         if taken is None:
             return
         _, filled = taken
@@ -53,7 +53,8 @@ class _Ordered:
 
     def _once(self, value: str) -> str:
         """Give a value as the same data was written first."""
-        return self.written.setdefault(_key(value), value)
+        begin, end, key = _data(value)
+        return value[:begin] + self.written.setdefault(key, value[begin:end]) + value[end:]
 
     def _definitions(self, turn: Turn) -> None:
         tools = list(_edit.get(turn.body, turn.view.tools_path) or ())
@@ -67,20 +68,22 @@ class _Ordered:
             turn.write(turn.view.tools_path, tools)
 
 
-def _key(value: str) -> tuple[str, ...]:
+def _data(value: str) -> tuple[int, int, tuple[str, ...]]:
+    """Say where data stands in a value and what it is: a list within a line has words before and behind it."""
     try:
-        return ("json", json.dumps(json.loads(value), sort_keys=True))
+        return 0, len(value), ("json", json.dumps(json.loads(value), sort_keys=True))
     except (ValueError, RecursionError):
         pass
-    cut = next((cut for cut in _CUTS if value.count(cut)), None)
+    cut = next((cut for cut in _CUTS if cut in value.strip("\n")), None)
     if cut is None:
-        return ("text", value)
-    items = value.split(cut)
-    lead = behind = ""
-    if cut != "\n":  # a list within a line, of which the rest may say what it lists
-        lead, _, items[0] = items[0].rpartition(": ")
-        items[-1], _, behind = items[-1].partition(". ")
-    return ("list", lead, behind, *sorted(part.strip(" -*•.;\n\t") for part in items))
+        return 0, len(value), ("text", value)
+    begin, end = 0, len(value)
+    if cut != "\n":
+        first, last = value.index(cut), value.rindex(cut) + len(cut)
+        begin = value.rfind(": ", 0, first) + 2 if ": " in value[:first] else 0
+        stop = value.find(". ", last)
+        end = stop if stop >= 0 else len(value.rstrip(" .\n"))
+    return begin, end, ("list", *sorted(part.strip(" -*•.;\n\t") for part in value[begin:end].split(cut)))
 
 
 def learn(codes: frozenset[str], pairs: Sequence[Example], others: frozenset[str]) -> _Ordered | None:
