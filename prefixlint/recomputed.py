@@ -283,7 +283,7 @@ def _served(ours: _Text, theirs: _Text, prompt: int, difference: Difference) -> 
             _mark_ends(ids, theirs.ids(pairing.unused[number]), mask, ours.segments)
         yield starts[index], mask
     if pairing.ahead < len(ours.keys) and not new:
-        yield starts[pairing.ahead], _goes_on(ours, theirs, pairing)
+        yield starts[pairing.ahead], _goes_on(ours, theirs, pairing, rewritten=difference.rewritten)
 
 
 def _first(ours: _Text, theirs: _Text) -> int:
@@ -366,10 +366,11 @@ def _left(at: int, size: int, shared: int) -> int:
     return max(0, at + size - max(at, shared))
 
 
-def _goes_on(ours: _Text, theirs: _Text, pairing: _Pairing) -> Mask:
+def _goes_on(ours: _Text, theirs: _Text, pairing: _Pairing, *, rewritten: bool) -> Mask:
     """Mark how far the piece behind the last common ones begins like what stands there in the earlier prompt.
 
-    Where nothing came again, that may be what the earlier prompt has in place of a piece that was put before it.
+    Where nothing came again, that may be what the earlier prompt has in place of a piece that was put before it. What
+    was rewritten and ends as it did is the same as a whole.
     """
     ids, there = ours.ids(pairing.ahead), pairing.behind
     size = _alike(ids, theirs, there)
@@ -378,6 +379,8 @@ def _goes_on(ours: _Text, theirs: _Text, pairing: _Pairing) -> Mask:
         size = max(size, instead if instead >= _RUN else 0)
     mask = np.zeros(ids.size, np.bool_)
     mask[:size] = True
+    if rewritten and there < len(theirs.keys):
+        mask |= int(common(ids[::-1], theirs.ids(there)[::-1])) >= max(_RUN, ids.size // 2)
     return mask
 
 

@@ -232,3 +232,17 @@ def test_behind_a_thought_of_the_answer_that_the_template_forgets_nothing_is_los
     later = [RULES, "where is my train", text("a", 30), "and the next one"]
     assert lost(ask, later, Difference(turn=True), output=answer) == 0
     assert lost(ask, later, Difference(turn=True, thoughts=True), output=answer) >= 30
+
+
+def test_the_last_message_that_was_stamped_anew_is_lost_as_a_whole():
+    one, two = text("first", 30), text("second", 30)
+    earlier = [RULES, f"sent 09:12 {one}", "fine and good so far", f"sent 09:12 {two}"]
+    later = [
+        RULES,
+        f"sent 09:14 {one}",
+        "fine and good so far",
+        f"sent 09:14 {two}",
+        "fine again",
+        f"sent 09:14 {RULES}",
+    ]
+    assert lost(earlier, later, REWRITTEN) == 31 + 5 + 32
