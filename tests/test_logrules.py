@@ -968,3 +968,20 @@ def test_a_block_with_a_clock_that_comes_within_a_conversation_is_the_clock(tmp_
     bodies = [*conversation(lambda t: head([0, 21, 25][t])), *conversation(lambda t: head(31 + t))]
     finding = one(check(tmp_path, bodies))
     assert (finding.rule.code, finding.requests) == ("PFX101", 5)
+
+
+def test_short_results_that_get_the_mark_of_cut_ones_are_the_same_cause(tmp_path):
+    talk, bodies = [], []
+    for turn, result in enumerate(
+        [LONG[:300], "three lamps are left", LONG[300:600], "no lamp is left", LONG[600:900]]
+    ):
+        talk += [user(f"and {turn}?"), assistant("", tool_calls=[call(f"c{turn}")]), tool(f"c{turn}", result)]
+        cut = [
+            m | {"content": m["content"][:90] + f"... [{len(m['content'])} chars]"} for m in talk if m["role"] == "tool"
+        ]
+        old = iter(cut[:-1])
+        shown = [next(old, m) if m["role"] == "tool" else m for m in talk]
+        bodies.append({"messages": [system(RULES), *copy.deepcopy(shown)]})
+        talk.append(assistant(f"answer {turn}"))
+    finding = one(check(tmp_path, bodies))
+    assert (finding.rule.code, finding.kind, finding.requests) == ("PFX401", "cleared", 4)

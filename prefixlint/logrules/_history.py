@@ -19,6 +19,7 @@ from prefixlint.wording import many
 
 _WINDOW_SLACK = 2  # messages that a window may drop besides those that were added, and results that follow their calls
 _LONG = 600  # messages; longer histories are aligned from the first difference on, this many
+_MARK = 40  # characters, at most, of a mark that says that a text was cut
 _CLEARED = re.compile(r"clear|remov|omit|elid|trunc|compact|prun|redact|expired|\.\.\.|…|\[\d", re.IGNORECASE)
 _CUT = re.compile(r"(?:\[?(?:\.\.\.|…)\s*\[?truncated\]?|\[truncated\]|<truncated[^>]*>)\s*\Z", re.IGNORECASE)
 _THINK = re.compile(r"<(?:think|thinking|reasoning|thought)\b|</think", re.IGNORECASE)
@@ -378,7 +379,9 @@ def _mutated(
     one, two = texts
     role = earlier.messages[i].said.role
     before, after = (places[0].before, places[0].after) if places else (one, two)
-    if len(two) < len(one) and (_CLEARED.search(two) or one.startswith(two) or role == "tool"):
+    more = two.removeprefix(one) if len(two) - len(one) <= _MARK else ""
+    marked = len(two) > len(more) > 0 and _CLEARED.search(more) is not None  # what is short gets the mark as well
+    if marked or (len(two) < len(one) and (_CLEARED.search(two) or one.startswith(two) or role == "tool")):
         verb = "cleared" if len(two) < 120 else "cut short"
         yield "PFX401", "cleared", (role,), f"a {role} message of the history was {verb}", one, two, 3
         return
