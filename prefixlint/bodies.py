@@ -179,7 +179,7 @@ def _replaced(ours: list[_Unit], theirs: list[_Unit]) -> Iterator[Row]:
 
 def body_of(request: Request) -> Any:
     """Give the body whose text is compared: the logged one, or one made of the prompt; None without text."""
-    content = request.content
+    content = request.said
     if not isinstance(content, Messages | Text):
         return None
     if isinstance(request.body, dict) and any(True for _ in leaves(request.body)):

@@ -167,7 +167,7 @@ class _Request:
 
     def _told(self, found: Expected, partner: Request, here: Request, row: int, segment: int) -> Expected:
         """Say where and why two requests part: in their bodies, else in what the chat template made of them."""
-        if isinstance(partner.content, Messages | Text) and isinstance(here.content, Messages | Text):
+        if isinstance(partner.said, Messages | Text) and isinstance(here.said, Messages | Text):
             compared = pairs.compare(partner, here, None, redactor=self._material.redactor, turn=self._turn(row))
             first = compared.first
             if first is not None and not compared.grows:

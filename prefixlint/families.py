@@ -154,7 +154,7 @@ class Grouper:
 
 def _head(request: Request) -> Any:
     """Give what identifies the template: text, or a tuple of ids or hashes; hashable."""
-    content = request.content
+    content = request.said
     if isinstance(content, Messages):
         return _messages_head(content)
     if isinstance(content, Text):

@@ -20,7 +20,7 @@ from prefixlint import accounts, bodies, logs, rereading, simulate, whatif
 from prefixlint.accounts import Account, Material
 from prefixlint.ingest import Ingest
 from prefixlint.logfindings import LogFinding
-from prefixlint.model import Request
+from prefixlint.model import Request, Text, TokenIds
 from prefixlint.results import NotTried
 from prefixlint.simulate import Replay, Served
 from prefixlint.table import Kind, Table
@@ -167,12 +167,33 @@ class Study:
 
         That cannot be written into the log. None where neither is possible.
         """
+        if isinstance(request.content, TokenIds):
+            if self.keep is not None or not self._has_its_tokenizer(request):
+                return None
+            return logs.as_chat(replace(request, content=request.said))
+        if self.keep is None and isinstance(request.content, Text):
+            return logs.as_chat(request)
         kind = request.format, bodies.continues(request.body)
         if kind not in self._able:
             self._able[kind] = isinstance(request.body, dict) and not kind[1] and logs.rewritable(request)
         if self._able[kind]:
             return request
         return None if self.keep is not None else logs.as_chat(request)
+
+    def _has_its_tokenizer(self, request: Request) -> bool:
+        """Tell whether what a request of token ids says, as it is rendered and tokenized here, are those ids.
+
+        Only then can rewritten prompts stand beside logged ones. It is looked at once for each format.
+        """
+        kind = request.format, True
+        if kind not in self._able and isinstance(request.content, TokenIds):
+            table = Table()
+            if request.said is not request.content:
+                self.ingest.add_prompts([(None, replace(request, content=request.said))], table)
+            self._able[kind] = list(table.kind) == [Kind.TOKENS] and np.array_equal(
+                self.material.encoder.ids(table.prompt_segments(0)), np.asarray(request.content.ids)
+            )
+        return self._able[kind]
 
     def run(self, fixes: Sequence[whatif.Fix], not_tried: Sequence[NotTried]) -> Gains:
         """Try the fixes, alone and one after the other."""

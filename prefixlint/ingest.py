@@ -260,7 +260,7 @@ def _conversation(request: Request, family: int) -> Any:
     """Recognise a conversation by its logged id, or by its family and first message behind the system text."""
     if request.session is not None:
         return ("session", request.session)
-    content = request.content
+    content = request.said
     if isinstance(content, Messages):
         for message in content.messages:
             if message.get("role") not in ("system", "developer"):

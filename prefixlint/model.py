@@ -52,9 +52,13 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class TokenIds:
-    """A prompt as token ids (0 .. 2**32-1)."""
+    """A prompt as token ids (0 .. 2**32-1).
+
+    `said` is what they say, where the log has that too: causes are read from it, tokens are counted by the ids.
+    """
 
     ids: Sequence[int]
+    said: Messages | Text | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +184,12 @@ class Request:
     latency: Latency | None = None
     fields: Mapping[str, str] = field(default_factory=_nothing)
     body: Any = None
+
+    @property
+    def said(self) -> Content:
+        """The prompt as its log says it in words, where it does; else as it is counted."""
+        content = self.content
+        return content if not isinstance(content, TokenIds) or content.said is None else content.said
 
 
 @dataclass(frozen=True, slots=True)

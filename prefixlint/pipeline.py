@@ -377,7 +377,7 @@ def _what_if(study: gains.Study, analysis: Analysis, options: Options, *, timed:
         notes.append(Note("what-if-many", text))
     if tried.unchanged:
         stayed = f"{many(tried.unchanged, 'request')} with a cause stayed as logged"
-        notes.append(Note("what-if-unchanged", f"{stayed}: only bodies of an API can be rewritten"))
+        notes.append(Note("what-if-unchanged", f"{stayed}: only bodies and texts can be rewritten, ids with --model"))
     analysis = replace(analysis, notes=notes)
     return waterfalls.add(analysis, study.material, study.account, tried, timed=timed)
 

@@ -97,7 +97,7 @@ def view(request: Request, row: int, message: Callable[[str, Any], Message] = Me
 
     `message` gives the message of a path and of what was logged there.
     """
-    content, body = request.content, request.body
+    content, body = request.said, request.body
     if isinstance(content, Text):
         return _of_text(request, row, content, body)
     if not isinstance(content, Messages):

@@ -96,7 +96,7 @@ def content_of(obj: Mapping[str, Any]) -> Content:
     """Give the prompt: its token ids where they are logged, else its text."""
     ids, prompt = obj.get("input_ids"), obj.get("text")
     if isinstance(ids, list) and ids and not is_cut(ids) and all(type(one) is int and one >= 0 for one in ids):
-        return TokenIds(ids)
+        return TokenIds(ids, Text(prompt) if isinstance(prompt, str) and prompt and not is_cut(prompt) else None)
     if isinstance(prompt, str) and not is_cut(prompt):
         return Text(prompt)  # the text of /generate: no chat template; the tokenizer puts its own start before it
     if ids or prompt:
@@ -108,8 +108,11 @@ def request_of(draft: Draft, chat: Request | None) -> Request | Skip:
     """Build the request; `chat` is what the chat route logged about it (model, user, template arguments)."""
     obj, meta = draft.obj, draft.meta
     content = content_of(obj)
-    if chat and isinstance(content, NoPrompt) and isinstance(chat.content, Messages):
-        content = chat.content
+    if chat and isinstance(chat.content, Messages):
+        if isinstance(content, NoPrompt):
+            content = chat.content
+        elif isinstance(content, TokenIds):
+            content = replace(content, said=chat.content)
     usage = _usage(meta)
     if isinstance(content, NoPrompt) and usage is None:
         return refusal(draft.path, draft.line, content.slug)

@@ -15,10 +15,10 @@ from typing import Any
 import orjson
 
 from prefixlint.errors import UsageError
-from prefixlint.logs import Format, Record, _convert, _detect, _fields, anthropic_messages, openai_chat
+from prefixlint.logs import Format, Record, _convert, _detect, _fields, _rendered, anthropic_messages, openai_chat
 from prefixlint.logs._parse import maybe
 from prefixlint.logs._records import Raw
-from prefixlint.model import Content, Messages, Request, Skip
+from prefixlint.model import Content, Messages, Request, Skip, Text
 
 _USAGE = frozenset({"usage", "usageMetadata", "usage_metadata", "timings", "token_usage", "tokenUsage"})
 _KEYS = ("cache_salt", "prompt_cache_key")  # what separates caches and stands in a body
@@ -35,6 +35,8 @@ def with_body(request: Request, body: Any) -> Request | None:
 
     What the log reports of the request's tokens is left out: it is not known of the new one.
     """
+    if request.format == _rendered.NAME:
+        return _of_text(request, body)
     content = _content(request.format, body)
     old = request.body
     changed_keys = [key for key in {**old, **body} if body.get(key) is not old.get(key)]
@@ -86,13 +88,31 @@ def rewritable(request: Request) -> bool:
 
 
 def as_chat(request: Request) -> Request | None:
-    """Give a request as one of the chat API with the same prompt; None where that would be another prompt."""
+    """Give a request as one of the chat API with the same prompt; None where that would be another prompt.
+
+    Of a prompt that an engine logged as text, the messages are those that its chat template wrote.
+    """
+    if isinstance(request.content, Text):
+        return _as_text(request, request.content)
     if not isinstance(request.content, Messages):
         return None
     body = {"messages": list(request.content.messages), "tools": list(request.content.tools)}
     chat = replace(request, format=openai_chat.NAME, body=body)
     again = with_body(chat, body)
     return chat if again is not None and again.content == request.content else None
+
+
+def _as_text(request: Request, content: Text) -> Request:
+    body = _rendered.taken_apart(content.text)
+    if body is None:
+        return replace(request, format=_rendered.NAME, body={"prompt": content.text, "rendered": content.rendered})
+    body["rendered"] = content.rendered
+    return replace(request, format=_rendered.NAME, content=Messages(body["messages"]), body=body)
+
+
+def _of_text(request: Request, body: Any) -> Request | None:
+    text = body["prompt"] if "prompt" in body else _rendered.put_together(body)
+    return None if text is None else replace(request, content=Text(text, body["rendered"]), usage=None, body=body)
 
 
 def replaced(value: Any, old: Any, new: Any) -> Any | None:

@@ -9,8 +9,9 @@ Read are, among any other lines and with any collector's prefix:
 * `Generated response ID…: output: '…', output_token_ids: […], finish_reason: …` (`--enable-log-outputs`)
 
 The lines of one request are joined by its id. A body whose id the engine did not take over (the client sent its own
-`X-Request-Id`) is joined with the next request whose prompt holds the body's last message. Token ids win over the text
-they came from. vLLM logs no cached tokens per request and no year; prompts cut by `--max-log-len` are not used.
+`X-Request-Id`) is joined with the next request whose prompt holds the body's last message. Tokens are counted by their
+ids where these are logged, and causes are read from the body or the text. vLLM logs no cached tokens per request and no
+year; prompts cut by `--max-log-len` are not used.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from prefixlint.logs import _pyrepr
 from prefixlint.logs._detect import guess_body
 from prefixlint.logs._lines import ANY_ENGINE, HEAD, Held, YearlessClock, last_text, plain
 from prefixlint.logs._recipes import refusal
-from prefixlint.model import Content, NoPrompt, Output, Request, Skip, Text, TokenIds
+from prefixlint.model import Content, Messages, NoPrompt, Output, Request, Skip, Text, TokenIds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -91,11 +92,13 @@ class _Draft:
     def content(self) -> Content:
         if self.cut:
             return self.body.content if self.body else NoPrompt("vllm-max-log-len")
+        # the text of /v1/completions has had no chat template, and the tokenizer puts its own start before it
+        text = None if self.prompt is None else Text(self.prompt, rendered=not self.rid.startswith("cmpl-"))
         if self.ids is not None:
-            return TokenIds(self.ids)
-        if self.prompt is not None:
-            # the text of /v1/completions has had no chat template, and the tokenizer puts its own start before it
-            return Text(self.prompt, rendered=not self.rid.startswith("cmpl-"))
+            sent = None if self.body is None else self.body.content
+            return TokenIds(self.ids, sent if isinstance(sent, Messages) else text)
+        if text is not None:
+            return text
         if self.body:
             return self.body.content
         return NoPrompt("prompt-embeds" if self.embeds else "vllm-no-prompt")
@@ -199,11 +202,12 @@ class _Reader:
         draft.embeds |= raw.get("prompt_embeds shape", "None").rstrip(".") != "None"
         if isinstance(ids, list) and ids:
             draft.ids = ids
-        elif prompt != "None":
+        if prompt != "None":
             draft.prompt = _pyrepr.string(prompt)
-        if self._max_log_len is not None:
-            longest = max(len(draft.ids or ()), len(draft.prompt or ""))
-            draft.cut |= longest >= self._max_log_len
+        if self._max_log_len is not None:  # which cuts ids and text, each for itself
+            if len(draft.prompt or "") >= self._max_log_len:
+                draft.prompt, draft.cut = None, draft.cut or draft.ids is None
+            draft.cut |= len(draft.ids or ()) >= self._max_log_len
         if found := _LORA.search(raw.get("lora_request", "")):
             draft.lora = found[1][1:-1]
         if draft.body is None:
