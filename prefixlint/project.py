@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from prefixlint.sources import CallSite, Class, Function, Summary
-from prefixlint.values import Value, dotted
+from prefixlint.values import Call, Name, Value, bare, dotted
 
 MAX_HOPS = 12
 """Re-exports and base classes followed for one name."""
@@ -42,6 +42,7 @@ class Project:
         self._unindexed: list[Summary] = []
         self._site_index: dict[str, list[tuple[CallSite, Summary]]] = defaultdict(list)
         self._found: dict[tuple[str, str], str | None] = {}
+        self._brought: dict[tuple[str, tuple[str, ...]], Definition | None] = {}
         self._paths = sorted(paths)
         for path in self._paths:
             name = path.rsplit("/", 1)[-1]
@@ -118,7 +119,7 @@ class Project:
             return self._local(tuple(name[1:].split(".")), summary, hops)
         found = self.module(name, summary.path)
         if found is None:
-            return None
+            return None if name.startswith("/") else self._starred(tuple(name.split(".")), summary, hops)
         path, rest = found
         other = self.summary(path)
         if other is None:
@@ -138,12 +139,17 @@ class Project:
         target = summary.imports.get(parts[0])
         if target is not None:
             return self.definition(".".join([target, *parts[1:]]), summary, hops - 1)
-        for local, module in summary.imports.items():
-            if local.startswith("*"):
-                found = self.definition(".".join([module, *parts]), summary, hops - 1)
-                if found is not None:
-                    return found
-        return self._submodule(parts, summary)
+        return self._starred(parts, summary, hops) or self._submodule(parts, summary)
+
+    def _starred(self, parts: tuple[str, ...], summary: Summary, hops: int) -> Definition | None:
+        """Give what a name means that only `from module import *` can have brought."""
+        key = summary.path, parts
+        if key not in self._brought and is_starred(summary):
+            self._brought[key] = None  # files may import all of each other
+            modules = (module for local, module in summary.imports.items() if local.startswith("*"))
+            found = (self.definition(".".join([module, *parts]), summary, hops - 1) for module in modules)
+            self._brought[key] = next(filter(None, found), None)
+        return self._brought.get(key)
 
     def _submodule(self, parts: tuple[str, ...], summary: Summary) -> Definition | None:
         if not summary.path.endswith("/__init__.py"):
@@ -182,6 +188,17 @@ class Project:
         """Give the function of a definition."""
         return found.summary.functions.get(found.name) if found.kind == "func" and not found.rest else None
 
+    def method(self, found: Definition, hops: int = MAX_HOPS) -> Definition | None:
+        """Give the method that a constant's only attribute is: `service.ask` where a module has `service = Service()`."""
+        made = bare(found.summary.constants[found.name]) if found.kind == "const" and len(found.rest) == 1 else None
+        name = made.func if isinstance(made, Call) else made
+        held = self.definition(name.dotted, found.summary) if isinstance(name, Name) and hops > 0 else None
+        if held is None:
+            return None
+        if isinstance(made, Name):
+            return self.method(held._replace(rest=(*held.rest, *found.rest)), hops - 1)
+        return self.member(held.summary, held.name, found.rest[0]) if held.kind == "class" else None
+
     def klass(self, found: Definition) -> Class | None:
         """Give the class of a definition."""
         return found.summary.classes.get(found.name) if found.kind == "class" else None
@@ -199,8 +216,9 @@ class Project:
 
     def _may_call(self, site: CallSite, other: Summary, summary: Summary, function: str) -> bool:
         name = dotted(site.call.func)
-        if name is not None and ("." in name or other is summary):
+        if name is not None and ("." in name or other is summary or is_starred(other)):
             found = self.definition(name, other)
+            found = found and (self.method(found) or found)
             if found is not None:
                 constructs = found.kind == "class" and function == f"{found.name}.__init__"
                 return found.summary is summary and (found.name == function or constructs)
@@ -216,6 +234,11 @@ class Project:
                     self._site_index[name].append((site, summary))
         self._unindexed.clear()
         return self._site_index
+
+
+def is_starred(summary: Summary) -> bool:
+    """Tell whether a file imports all names of another one."""
+    return "*0" in summary.imports
 
 
 def _last(func: Value) -> str | None:

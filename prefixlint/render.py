@@ -237,7 +237,8 @@ class Renderer:
     ) -> list[Node]:
         """Render what stands in a place: text is written out, anything else is a hole."""
         held, inner = self.resolver.resolve(value, frame)
-        if self._texts.is_text(held, inner) and not self._texts.is_value(held, inner, frame, name):
+        shown = self._texts.is_text(held, inner) and not self._texts.is_kept(held, inner, name or called(value))
+        if shown and not self._texts.is_value(held, inner, frame, name):
             nodes = self.render(held, inner, fills, (span, *via))
             phrase = bool(name) and len(static_text(nodes)) <= _PHRASE
             return [_said(node, name, span) for node in nodes] if phrase else nodes

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from prefixlint.project import Definition, Project
+from prefixlint.project import Definition, Project, is_starred
 from prefixlint.prompts import Span
 from prefixlint.sources import Function, Summary
 from prefixlint.values import (
@@ -204,9 +204,10 @@ class Resolver:
             bound = self.argument(func, frame)
             func, frame = bound if bound is not None else (func, frame)
         if isinstance(func, Name):
-            if "." not in func.dotted:
+            if "." not in func.dotted and not is_starred(frame.summary):
                 return None
             found = self.project.definition(func.dotted, frame.summary)
+            found = found and (self.project.method(found) or found)
         elif isinstance(func, Attr):
             base, inner = of or self.resolve(func.base, frame)
             cls = self.instance(base, inner)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from prefixlint.fills import BRACE_METHODS, DOLLAR_METHODS, loaded, read_file
 from prefixlint.resolve import Frame, Resolver
 from prefixlint.values import Attr, Call, Either, Field, Join, Lit, Loop, Op, Template, Value, dotted
-from prefixlint.verdicts import SHORT
+from prefixlint.verdicts import SHORT, named
 from prefixlint.wordset import word_set
 
 MAX_NESTING = 40
@@ -91,6 +91,21 @@ class Texts:
         return (
             any(part in TEMPLATE_CLASSES or part in TEXT_CLASSES for part in path.split(".")[-2:])
             or path == "string.Template"
+        )
+
+    def is_kept(self, held: Value, inner: Frame, name: str) -> bool:
+        """Tell whether a value that is called recalled memory is what a file holds, or nothing.
+
+        Such a file is written while the program runs: what stands beside the source is what it begins as.
+        """
+        if not any(origin.kind == "memory" for origin in named(name).origins):
+            return False
+        options = held.options if isinstance(held, Either) else (held,)
+        read = [self.resolver.resolve(option, inner) for option in options]
+        return all(
+            (isinstance(each, Lit) and not each.text.strip())
+            or (isinstance(each, Call) and read_file(self.resolver, each, frame) is not None)
+            for each, frame in read
         )
 
     def is_value(self, held: Value, inner: Frame, outer: Frame, name: str) -> bool:

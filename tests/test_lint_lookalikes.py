@@ -294,3 +294,28 @@ def test_templates_beside_the_system_template_of_a_class_are_prompts():
     body = f'class Judge:\n    {{name}}: str = """{RULES}"""\n    task_template: str = """{{{{question}}}} {rest}"""\n'
     assert "PFX201" in codes({"prompt.py": body.format(name="system_prompt")})
     assert "PFX201" not in codes({"a.py": body.format(name="title")})
+
+
+@pytest.mark.parametrize(
+    ("result", "fires"),
+    [
+        ("[tool(n) for n in set(names)]", True),
+        ("[tool(n) for n in set(names)], len(names)", True),
+        ("[tool(n) for n in names], set(names)", False),
+        ("[tool(n) for n in names], [1, 2]", False),
+    ],
+)
+def test_of_several_results_of_a_function_the_lists_are_its_tools(result, fires):
+    made = 'def tool(n):\n    return {"type": "function", "function": {"name": n, "description": "d", "parameters": {}}}\n'
+    assert ("PFX304" in codes({"a.py": f"{made}def agent_tools(names):\n    return {result}\n"})) is fires
+
+
+@pytest.mark.parametrize(("name", "fires"), [("memory", True), ("handbook", False)])
+def test_a_file_of_memory_is_written_while_the_program_runs(name, fires):
+    code = (
+        "from pathlib import Path\ndef read(folder):\n    try:\n"
+        '        return Path(folder, "KEPT.md").read_text()\n    except OSError:\n        return ""\n'
+        f'def system_prompt(folder):\n    {name} = read(folder)\n    return f"You help.\\n{{{name}}}\\n{RULES}"\n'
+    )
+    files = {"a.py": code, "templates/KEPT.md": "Nothing is kept yet, and this is only how it begins."}
+    assert ("PFX202" in codes(files)) is fires

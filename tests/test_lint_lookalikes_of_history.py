@@ -173,3 +173,24 @@ def test_the_fault_beside_it_is_shown(name):
     found, errors = findings({"app.py": GRAVE[name]})
     assert not errors
     assert {f.severity.word for f in found} & {"warning", "error"}
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ('messages = [{"role": m.role, "content": m.content} for m in history[-20:]]\n    return ask(SYSTEM, messages)', {"info"}),
+        ("recent = chat.messages[-9:]\n    return [Message(role=m.role, content=m.text) for m in recent]", {"info"}),
+        ("recent = chat.messages[-9:]\n    return [m.text for m in recent]", set()),
+        ('messages = [{"role": m.role, "content": m.content} for m in history]\n    return ask(SYSTEM, messages)', set()),
+    ],
+)
+def test_a_window_whose_messages_are_made_anew_is_worth_a_remark(body, found):
+    text = f"def f(chat, history):\n    {body}\n"
+    assert {each.severity.word for each in findings({"a.py": text})[0] if each.rule.code == "PFX402"} == found
+
+
+@pytest.mark.parametrize(("kept", "word"), [(4, "info"), (6, "info"), (7, "error"), (20, "error")])
+def test_three_exchanges_are_no_window_over_a_conversation(kept, word):
+    system = '{"role": "system", "content": "Be brief."}'
+    text = f"def f(client, history):\n    return client.chat.completions.create(model='m', messages=[{system}, *history[-{kept}:]])\n"
+    assert [each.severity.word for each in findings({"a.py": text})[0] if each.rule.code == "PFX402"] == [word]

@@ -247,11 +247,11 @@ class TestTools:
 @pytest.mark.parametrize(
     ("kept", "word"),
     [
-        ('[SYSTEM, *[{"role": "user", "content": h["user"]} for h in history[-5:]]]', {"error"}),
-        ("[SYSTEM, *history[-5:]]", {"error"}),
-        ("[SYSTEM, *self.history_images[-5:]]", set()),
-        ('[SYSTEM, {"role": "user", "content": "\\n".join(history[-5:])}]', set()),
-        ('[SYSTEM, ask(f"{history[-5:]} and more")]', set()),
+        ('[SYSTEM, *[{"role": "user", "content": h["user"]} for h in history[-8:]]]', {"error"}),
+        ("[SYSTEM, *history[-8:]]", {"error"}),
+        ("[SYSTEM, *self.history_images[-8:]]", set()),
+        ('[SYSTEM, {"role": "user", "content": "\\n".join(history[-8:])}]', set()),
+        ('[SYSTEM, ask(f"{history[-8:]} and more")]', set()),
     ],
 )
 def test_a_window_is_one_over_messages(kept, word):

@@ -285,3 +285,47 @@ def test_a_number_that_grows_from_call_to_call_is_a_counter(first, grows, fires)
         f"        self.kept += {grows}\n"
     )
     assert (("PFX107", "a.py", 5) in places({"a.py": code})) is fires
+
+
+SERVICE = (
+    f"{HEAD}class Clock:\n"
+    "    async def describe(self, user):\n        found = self.read(user)\n        if found:\n            return found\n"
+    '        return f"Now {datetime.now()}, in the house of the user, and so on for a line."\n'
+    "    def label(self, user):\n        return 'The house of the user, which has no clock, and so on for a line.'\n"
+    "clock = Clock()\n"
+)
+
+
+@pytest.mark.parametrize("imported", ["from service import clock", "import service\nclock = service.clock"])
+@pytest.mark.parametrize(("method", "fires"), [("describe", True), ("label", False)])
+def test_a_method_of_an_object_that_another_module_made(imported, method, fires):
+    code = (
+        f"{imported}\nasync def build(x):\n    said = await clock.{method}(x)\n"
+        f'    return [{{"role": "system", "content": "{RULES}" + said}}]\n'
+    )
+    assert (("PFX101", "service.py", 7) in places({"service.py": SERVICE, "a.py": code})) is fires
+
+
+def test_what_callers_hand_to_a_method_of_an_object_of_another_module():
+    made = f'class Maker:\n    def make(self, when):\n        return [{{"role": "system", "content": f"{{when}} {RULES}"}}]\nmaker = Maker()\n'
+    call = f"{HEAD}from maker import maker\ndef run():  # makes a prompt\n    return maker.make({{}})\n"
+    assert "PFX101" in codes({"maker.py": made, "run.py": call.format("datetime.now()")})
+    assert "PFX101" not in codes({"maker.py": made, "run.py": call.format("'noon'")})
+
+
+@pytest.mark.parametrize(
+    ("helpers", "used", "fires"),
+    [
+        ("def opening():\n    return f'Now {datetime.now()}, and so on for a line of text.'\n", "opening()", True),
+        ("OPENING = 'Now {now}, and so on for a line of text.'\n", "OPENING.format(now=datetime.now())", True),
+        ("OPENING = 'Never {now}, and so on for a line of text.'\n", "OPENING.format(now='noon')", False),
+        ("from other import *\n", "opening()", False),
+    ],
+)
+def test_names_that_an_import_of_all_names_brings(helpers, used, fires):
+    files = {
+        "a.py": f'{HEAD}from helpers import *\ndef build(x):\n    return [{{"role": "system", "content": {used} + "{RULES}"}}]\n',
+        "helpers.py": HEAD + helpers,
+        "other.py": "from helpers import *\nfrom a import *\n",
+    }
+    assert ("PFX101" in codes(files)) is fires

@@ -61,6 +61,9 @@ def windows(context: Context) -> Iterator[Hit]:
     yield from _taken_out(context)
     for _, sink, frame in sinks(context, "messages"):
         held = bare(sink.value)
+        if isinstance(held, Loop) and _gives_messages(held):
+            # what is sent in front of them, the source shows elsewhere if at all
+            yield from ((frame.span(found), _MOVES, Severity.INFO) for found in moving_slices(held.source))
         parts = _flat(held) if isinstance(held, Join) else held.items if isinstance(held, Seq) else ()
         if len(parts) > 1 and not any(isinstance(part, (Lit, Field)) for part in parts):
             for number, part in enumerate(parts):
@@ -115,8 +118,8 @@ CONDENSED = word_set(
 """Words of what is asked about a conversation, or made of it, beside the requests that go on with it."""
 _MEMORY = 3
 """Exchanges that a small memory of a framework keeps."""
-_EXCHANGES = range(1, 5)
-"""Messages of two exchanges: what is kept of so few is no window over a conversation, or one that is meant to be."""
+_EXCHANGES = range(1, 2 * _MEMORY + 1)
+"""Messages of as many exchanges: what is kept of so few is no window over a conversation, or one meant to be."""
 
 
 def _flat(value: Join, depth: int = 0) -> tuple[Value, ...]:

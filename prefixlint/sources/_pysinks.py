@@ -8,7 +8,7 @@ import sys
 
 from prefixlint.sources._pyreaders import NOTES, keeps, shows, tells_people
 from prefixlint.sources._pyscope import Scope, words
-from prefixlint.sources._pytools import MOST, SCHEMAS, holds_tools, is_definition, map_keys
+from prefixlint.sources._pytools import MOST, SCHEMAS, holds_tools, is_definition, map_keys, tool_lists
 from prefixlint.speech import IMPERATIVE, LONG, weight
 from prefixlint.values import (
     Attr,
@@ -304,12 +304,9 @@ def of_return(value: Value, name: str, decorators: tuple[str, ...], scope: Scope
         scope.sink("messages", value)
     elif any(decorator in _USER_DECORATORS for decorator in decorators) and is_text(value):
         scope.sink("text", value, "user", name)
-    elif (
-        _names_tools(name)
-        and isinstance(bare(value), (Seq, Join, Loop))
-        and getattr(bare(value), "kind", "") not in ("set", "dict")
-    ):
-        scope.sink("tools", value, SENT if holds_tools(value) else "text", name=name)
+    elif _names_tools(name) and (lists := tool_lists(value)):
+        for listed in lists:
+            scope.sink("tools", listed, SENT if holds_tools(listed) else "text", name=name)
     elif is_text(value) and (_says_prompt(name, scope) or cls & {"prompt", "prompts"} or _imperative(value)):
         role = (
             "system"

@@ -53,6 +53,18 @@ def holds_tools(value: Value) -> bool:
     return False
 
 
+def tool_lists(value: Value) -> list[Value]:
+    """Give the lists that a function's result is: itself, or of several results (`tools, allowed_names`) the lists."""
+    held = bare(value)
+    results = held.items if isinstance(held, Seq) and held.kind == "tuple" else ()
+    several = any(isinstance(part, (Seq, Join, Loop)) for part in map(bare, results))
+    return [part for part in (map(bare, results) if several else [value]) if _is_list(bare(part))]
+
+
+def _is_list(value: Value) -> bool:
+    return isinstance(value, (Seq, Join, Loop)) and getattr(value, "kind", "") not in ("set", "dict")
+
+
 def _elements(value: Loop | Star | Elem | Seq | Join | Either) -> tuple[Value, ...]:
     """Give what the elements of a list are, or of what an element is one."""
     if isinstance(value, Loop):
