@@ -189,7 +189,7 @@ class Project:
         return found.summary.functions.get(found.name) if found.kind == "func" and not found.rest else None
 
     def method(self, found: Definition, hops: int = MAX_HOPS) -> Definition | None:
-        """Give the method that a constant's only attribute is: `service.ask` where a module has `service = Service()`."""
+        """Give the method that a constant's only attribute is: `made.ask` where a module has `made = Service()`."""
         made = bare(found.summary.constants[found.name]) if found.kind == "const" and len(found.rest) == 1 else None
         name = made.func if isinstance(made, Call) else made
         held = self.definition(name.dotted, found.summary) if isinstance(name, Name) and hops > 0 else None

@@ -306,7 +306,9 @@ def test_templates_beside_the_system_template_of_a_class_are_prompts():
     ],
 )
 def test_of_several_results_of_a_function_the_lists_are_its_tools(result, fires):
-    made = 'def tool(n):\n    return {"type": "function", "function": {"name": n, "description": "d", "parameters": {}}}\n'
+    made = (
+        'def tool(n):\n    return {"type": "function", "function": {"name": n, "description": "d", "parameters": {}}}\n'
+    )
     assert ("PFX304" in codes({"a.py": f"{made}def agent_tools(names):\n    return {result}\n"})) is fires
 
 

@@ -178,10 +178,16 @@ def test_the_fault_beside_it_is_shown(name):
 @pytest.mark.parametrize(
     ("body", "found"),
     [
-        ('messages = [{"role": m.role, "content": m.content} for m in history[-20:]]\n    return ask(SYSTEM, messages)', {"info"}),
+        (
+            'messages = [{"role": m.role, "content": m.content} for m in history[-20:]]\n    return ask(SYSTEM, messages)',
+            {"info"},
+        ),
         ("recent = chat.messages[-9:]\n    return [Message(role=m.role, content=m.text) for m in recent]", {"info"}),
         ("recent = chat.messages[-9:]\n    return [m.text for m in recent]", set()),
-        ('messages = [{"role": m.role, "content": m.content} for m in history]\n    return ask(SYSTEM, messages)', set()),
+        (
+            'messages = [{"role": m.role, "content": m.content} for m in history]\n    return ask(SYSTEM, messages)',
+            set(),
+        ),
     ],
 )
 def test_a_window_whose_messages_are_made_anew_is_worth_a_remark(body, found):
