@@ -64,6 +64,9 @@ _MANIFESTS = ("pyproject.toml", "setup.py", "setup.cfg")
 _PACKAGED = re.compile(rb"^\[build-system\]|\bsetup\(|^\[metadata\]", re.MULTILINE)
 
 
+_NAME = re.compile(rb"[A-Za-z_]\w+")
+
+
 class Reach(IntEnum):
     """What leads to a place: nothing, only what runs by the clock, or what serves requests."""
 
@@ -122,6 +125,19 @@ class Callers:
             return Reach.REQUESTS, ""
         self._steps = 0
         return self._of_unit(file, unit, ()), unit.name
+
+    def unfilled(self, span: Span) -> str:
+        """Give the name of a placeholder in a template that no code of a program says, empty where some does.
+
+        Whatever renders the template leaves it empty, or is no part of the project.
+        """
+        if span.path.endswith((".py", ".ipynb")) or not self._application:
+            return ""
+        said = _NAME.findall((self._read(span.path) or b"")[span.start : span.end])
+        own = span.path.rpartition(".")[2]
+        others = (path for path in self._paths if path != span.path and path.rpartition(".")[2] != own)
+        filled = not said or any(name in data for path in others if (data := self._read(path)) for name in said)
+        return "" if filled else said[-1].decode()
 
     @cached_property
     def _deployed(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from prefixlint import placement
 from prefixlint.callers import Callers, Reach
 from prefixlint.checks import Context, checks
-from prefixlint.findings import Finding, Rule, Severity
+from prefixlint.findings import Confidence, Finding, Rule, Severity
 from prefixlint.link import Linked, link
 from prefixlint.placement import Place
 from prefixlint.project import Project
@@ -66,11 +66,14 @@ def _places(linked: Linked) -> Iterable[Place]:
 
 
 def _graded(finding: Finding, callers: Callers | None) -> Finding:
-    """Give a finding as information where no request leads to one of the places that it needs."""
+    """Give a finding as information where no request leads to one of its places, or no code fills its placeholder."""
     if callers is None or finding.severity == Severity.INFO:
         return finding
     spans = dict.fromkeys([finding.span, finding.group or finding.span, *(each.span for each in finding.related)])
     reach, name = min(map(callers.reach, spans))
+    unfilled = callers.unfilled(finding.span) if finding.confidence < Confidence.HIGH and finding.group else ""
+    if unfilled:
+        return replace(finding, severity=Severity.INFO, message=f"{finding.message} (no code fills `{unfilled}`)")
     if reach is Reach.REQUESTS:
         return finding
     why = f"nothing calls `{name}`" if reach is Reach.NOTHING else f"`{name}` runs once in a long while"

@@ -45,6 +45,7 @@ from prefixlint.values import (
 )
 from prefixlint.verdicts import (
     CONSTANT,
+    PIECES,
     TEXT_METHODS,
     UNKNOWN,
     Verdict,
@@ -104,7 +105,7 @@ class Judge:
         self._callers: dict[tuple[str, str, str, str], Verdict | None] = {}
         self._hops = 0
         self._cuts = 0
-        self._known: dict[tuple[int, bool, bool, tuple[int, ...], str], tuple[Value, Verdict]] = {}
+        self._known: dict[tuple[int, tuple[bool, ...], tuple[int, ...], str], tuple[Value, Verdict]] = {}
         self._steps = 0
 
     def judge(self, value: Value, frame: Frame) -> Verdict:
@@ -115,7 +116,7 @@ class Judge:
 
     def _judge(self, value: Value, frame: Frame) -> Verdict:
         key = (id(value), id(frame.args))
-        known = (id(value), frame.frozen, frame.loop, frame.counted, frame.summary.path) if frame.args is None else None
+        known = (id(value), frame.state, frame.counted, frame.summary.path) if frame.args is None else None
         if known is not None and known in self._known:
             return self._known[known][1]
         self._steps += 1
@@ -148,7 +149,7 @@ class Judge:
         origin = Origin(source.kind, source.volatility, label, frame.span(value))
         if frame.frozen and not label.startswith("jinja."):  # a template is made at import, and rendered later
             origin = replace(origin, volatility=origin.volatility.frozen(), frozen=True)
-        return Verdict((origin,))
+        return Verdict((replace(origin, once=True) if frame.once else origin,))
 
     def _or_named(self, verdict: Verdict, value: Value, name: str, frame: Frame) -> Verdict:
         if verdict.origins or verdict.constant:
@@ -484,7 +485,7 @@ class Judge:
         if source is not None and dotted(func.base) not in ("re", "regex", "pattern"):
             return self._origin(source, value, frame, f"{func.name}()")
         if base.origins and (func.name in TEXT_METHODS or volatility.is_step(func.name)):
-            return refined(base, func.name, argument)
+            return refined(weakened(base) if func.name in PIECES else base, func.name, argument)
         return self._said_by_callee(value, frame)
 
     def _said_by_callee(self, value: Call, frame: Frame) -> Verdict:

@@ -91,7 +91,7 @@ class _Table:
     def __init__(self, prompt: Prompt, segments: list[Segment]) -> None:
         self.prompt = prompt
         self.segments = segments
-        self._sizes = [_size(segment) for segment in segments]
+        self._sizes = [size(segment) for segment in segments]
         self._widest = _widest(segments, self._sizes)
         self._sums: dict[tuple[tuple[int, int], ...], list[float]] = {}
         self._ends = {segment.message: index + 1 for index, segment in enumerate(segments)}
@@ -144,7 +144,8 @@ def _reasons(hole: Hole) -> list[Origin]:
     return core or list(best.values())[:1]
 
 
-def _size(segment: Segment) -> float:
+def size(segment: Segment) -> float:
+    """Give the static tokens of a segment, as far as requests share them."""
     node = segment.node
     if segment.repeated:
         return 0.0
@@ -236,7 +237,7 @@ def _moves(prompt: Prompt, segment: Segment) -> bool:
     hole = segment.node
     if not isinstance(hole, Hole) or hole.constant:
         return False
-    if segment.role == "user" and (segment.repeated or not hole.origins):
+    if segment.role in ("user", "text") and (segment.repeated or not hole.origins):
         return True
     kinds = {o.kind for o in hole.origins if o.volatility.period >= Period.CALL and not o.weak}
     named = all(o.evidence == "name" for o in hole.origins)

@@ -72,8 +72,8 @@ class Origin:
 
     `kind` is a word of `sources.toml` (clock, date, random, identity, …). `label` is what a reader recognises: the
     expression (`datetime.now()`) or the name (`{user_name}`). `span` is where the value is made, None where only a name
-    says so. `frozen` says that it is computed once per process, when its module is imported. `weak` says that the name
-    alone says little.
+    says so. `frozen` says that it is computed once per process, when its module is imported, `once` that it is where an
+    object is made. `weak` says that the name alone says little.
     """
 
     kind: str
@@ -83,6 +83,7 @@ class Origin:
     evidence: Evidence = "flow"
     frozen: bool = False
     weak: bool = False
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

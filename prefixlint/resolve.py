@@ -53,7 +53,8 @@ class Frame(NamedTuple):
     """Where a value is read: its file, the function at work, what that function was called with (None: not known).
 
     `frozen` says that the code runs once, when the module is imported. `depth` counts calls. `counted` are the sources
-    of the loops around, whose elements are written one after the other. `loop` says that the sink stands in a loop.
+    of the loops around, whose elements are written one after the other. `loop` says that the sink stands in a loop,
+    `once` that an attribute is read that is set where its object is made, and nowhere else.
     """
 
     summary: Summary
@@ -63,6 +64,12 @@ class Frame(NamedTuple):
     depth: int = 0
     counted: tuple[int, ...] = ()
     loop: bool = False
+    once: bool = False
+
+    @property
+    def state(self) -> tuple[bool, ...]:
+        """How often the code runs."""
+        return self.frozen, self.loop, self.once
 
     def span(self, value: Value) -> Span:
         """Give a value's place."""
@@ -150,7 +157,9 @@ class Resolver:
         cls = found.name.rsplit(".", 1)[0]
         own = "." in found.name and cls in found.summary.classes
         params = own and any(isinstance(part, Param) for part in _shallow(constant))
-        return constant, Frame(found.summary, frozen=not params, depth=0)
+        made = found.summary.functions.get(f"{cls}.__init__") if own else None
+        once = made is not None and _is_inside(found.summary.constants[found.name], made)
+        return constant, Frame(found.summary, frozen=not params, depth=0, once=once)
 
     def _attribute(self, value: Attr, frame: Frame) -> tuple[Value, Frame] | None:
         base, inner = self.resolve(value.base, frame)
@@ -219,7 +228,13 @@ class Resolver:
     def entered(self, call: Call, frame: Frame, function: Function, found: Definition) -> Frame:
         """Give the frame in which a called function's result is read."""
         return Frame(
-            found.summary, found.name, self.bound(call, frame, function), frame.frozen, frame.depth + 1, frame.counted
+            found.summary,
+            found.name,
+            self.bound(call, frame, function),
+            frame.frozen,
+            frame.depth + 1,
+            frame.counted,
+            once=frame.once,
         )
 
     def bound(self, call: Call, frame: Frame, function: Function) -> dict[str, tuple[Value, Frame]]:
@@ -263,6 +278,12 @@ class Resolver:
 
 def _is_long(value: Value) -> bool:
     return len(text_of(value) or "") >= _LONG
+
+
+def _is_inside(value: Value, function: Function) -> bool:
+    """Tell whether all that an attribute may hold stands in one function."""
+    options = value.options if isinstance(value, Either) else (value,)
+    return all(function.start <= option.start and option.end <= function.end for option in options)
 
 
 def _shallow(value: Value) -> list[Value]:

@@ -7,6 +7,7 @@ a fault).
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,8 +16,8 @@ from prefixlint import volatility
 from prefixlint.checks import Context
 from prefixlint.checks._words import amount, cadence
 from prefixlint.findings import Confidence, Edit, Finding, Fix, Related, Rule, Severity
-from prefixlint.placement import CONTENT, HEAD, Place
-from prefixlint.prompts import Hole, Period, Scope, Span, flatten
+from prefixlint.placement import CONTENT, HEAD, Place, size
+from prefixlint.prompts import Hole, Include, Period, Scope, Span, Text, flatten
 from prefixlint.reach import is_aside
 from prefixlint.sources._pyscope import words
 from prefixlint.sources._pysinks import PROMPT_WORDS
@@ -178,7 +179,7 @@ def _is_telling(place: Place) -> bool:
     and if it has two words: `{user}` stands for whoever speaks, `{user_name}` for one of many.
     """
     origin = place.origin
-    if place.role not in ("system", "developer") or place.repeated:
+    if place.role not in ("system", "developer") or place.repeated or _is_somewhere(place):
         return False
     if origin.kind == "clock":
         if origin.label.rpartition(".")[0].removeprefix("self") or not _breaks_off(place, CONTENT_FLOOR):
@@ -188,7 +189,8 @@ def _is_telling(place: Place) -> bool:
     head = len(place.prompt.messages) > 1 and place.behind >= place.before and place.shared >= SHARED_FLOOR
     asker = origin.volatility.scope >= Scope.USER and not words(origin.label) & _OWNERS
     known = origin.kind == "identity" and len(words(origin.label)) > 1
-    return known and head and asker and _is_filled(place) and not _is_behind_unknown(place)
+    asked = known and head and asker and _is_filled(place) and not _is_behind_unknown(place)
+    return asked and _shared_by_all(place) >= SHARED_FLOOR
 
 
 def _is_behind_unknown(place: Place) -> bool:
@@ -202,6 +204,19 @@ def _is_behind_unknown(place: Place) -> bool:
         and all(own.get(choice, branch) == branch for choice, branch in segment.branch)
         for segment in segments[:at]
     )
+
+
+def _shared_by_all(place: Place) -> float:
+    """Give the static tokens behind a place that stand there in any case, up to what else is known of the same user."""
+    segments = flatten(place.prompt)
+    at = next(index for index, segment in enumerate(segments) if segment.node is place.hole)
+    own, owner = set(segments[at].branch), place.origin.label.strip("{}").rpartition(".")[0]
+    behind = itertools.takewhile(lambda segment: not _is_owned(segment.node, owner), segments[at + 1 :])
+    return sum(size(segment) for segment in behind if own.issuperset(segment.branch))
+
+
+def _is_owned(node: Text | Hole | Include, owner: str) -> bool:
+    return isinstance(node, Hole) and bool(owner) and any(name.rpartition(".")[0] == owner for name in node.names)
 
 
 def _is_filled(place: Place) -> bool:
@@ -226,7 +241,8 @@ def _costs(place: Place) -> bool:
         first = place.prompt.messages[0].role == place.role
         told = kind in _NEVER_ASKED - {"random"} and first and place.shared >= TEXT_FLOOR and _speaks(place)
         return told and not _is_behind_unknown(place)
-    if (origin.frozen and place.shared < SHARED_FLOOR) or (place.prompt.once and place.shared < place.before):
+    once = place.prompt.once or origin.once
+    if (origin.frozen and place.shared < SHARED_FLOOR) or (once and place.shared < place.before):
         return False
     if place.role == "tools":
         return True
@@ -240,11 +256,12 @@ def _costs(place: Place) -> bool:
 def _is_last(place: Place) -> bool:
     """Tell whether a value stands towards the end of a system text that the source shows alone.
 
-    Nothing says that it is made anew within a conversation, and most of it is shared. What counts how long something
-    has lasted is made anew.
+    Nothing says that it is made anew within a conversation, and most of it is shared; nor does it cost more behind a
+    value that each request may bring anew. What counts how long something has lasted is made anew.
     """
-    alone = len(place.prompt.messages) == 1 and not (place.history or place.cut)
-    return alone and place.origin.kind != "age" and place.behind < place.before
+    if place.history or place.behind >= place.before or place.origin.kind == "age":
+        return False
+    return (len(place.prompt.messages) == 1 and not place.cut) or _is_behind_unknown(place)
 
 
 def _breaks_off(place: Place, floor: int) -> bool:
@@ -269,8 +286,9 @@ def _is_listing(place: Place) -> bool:
 
 def _is_somewhere(place: Place) -> bool:
     """Tell whether a value stands somewhere in a text that is not followed: `{enriched_prompt}`."""
-    span, names = place.origin.span, place.hole.names
-    return span is not None and span != place.group and bool(names) and bool(words(names[0]) & PROMPT_WORDS)
+    origin, names = place.origin, place.hole.names
+    elsewhere = origin.span != place.group if origin.span is not None else origin.label.strip("{}") not in names
+    return elsewhere and bool(names) and bool(words(names[0]) & PROMPT_WORDS)
 
 
 def _speaks(place: Place) -> bool:
