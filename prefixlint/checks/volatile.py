@@ -256,12 +256,27 @@ def _costs(place: Place) -> bool:
 def _is_last(place: Place) -> bool:
     """Tell whether a value stands towards the end of a system text that the source shows alone.
 
-    Nothing says that it is made anew within a conversation, and most of it is shared; nor does it cost more behind a
-    value that each request may bring anew. What counts how long something has lasted is made anew.
+    Nothing says that it is made anew within a conversation, and most of it is shared; nor does it cost more as the last
+    thing behind a value that each request may bring anew. What counts how long something has lasted is made anew.
     """
     if place.history or place.behind >= place.before or place.origin.kind == "age":
         return False
-    return (len(place.prompt.messages) == 1 and not place.cut) or _is_behind_unknown(place)
+    if len(place.prompt.messages) == 1 and not place.cut:
+        return True
+    return _is_behind_unknown(place) and _behind_in_message(place) < CONTENT_FLOOR
+
+
+def _behind_in_message(place: Place) -> float:
+    """Give the static tokens behind a place in its own message."""
+    segments = flatten(place.prompt)
+    at = next(index for index, segment in enumerate(segments) if segment.node is place.hole)
+    own = dict(segments[at].branch)
+    return sum(
+        size(segment)
+        for segment in segments[at + 1 :]
+        if segment.message == segments[at].message
+        and all(own.get(choice, branch) == branch for choice, branch in segment.branch)
+    )
 
 
 def _breaks_off(place: Place, floor: int) -> bool:
