@@ -184,3 +184,19 @@ def test_a_finding_where_no_request_comes_is_information(tmp_path, used, severit
     (found,) = [each for each in json.loads(done.stdout)["findings"] if each["rule"] == "PFX101"]
     assert found["severity"] == severity
     assert ("nothing calls `ask`" in found["message"]) is (severity == "info")
+
+
+@pytest.mark.parametrize(
+    ("others", "name"),
+    [
+        ({}, "current_time"),
+        ({"docs.md": "{{ current_time }} is the time."}, "current_time"),
+        ({"app/fill.py": "render(current_time=now())\n"}, ""),
+        ({"app/fill.yaml": "fills: [current_time]\n"}, ""),
+        ({"run.py": "import library\n"}, ""),
+    ],
+)
+def test_a_placeholder_that_no_code_of_a_program_says_is_filled_by_none(others, name):
+    files = {"run.py": SERVER, "prompts/a.md": "It is {{ current_time }}.", **others}
+    data = {path: text.encode() for path, text in files.items()}
+    assert Callers(data, data.get).unfilled(Span("prompts/a.md", 6, 24)) == name

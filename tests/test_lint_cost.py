@@ -314,3 +314,65 @@ def test_a_set_of_types_is_made_to_ask_which_there_are(kinds):
     text = f'def f(found, q):\n    kinds = {kinds}\n    return [{{"role": "system", "content": f"Of {{kinds}} speak. {RULES}"}}, {ASK}]\n'
     assert levels({"a.py": text}, "PFX301") == set()
     assert levels({"a.py": text.replace("type(x)", "name(x)")}, "PFX301") == {"error"}
+
+
+BUILT = (
+    f"{NOW}class Chat:\n    def __init__(self, name, given=None):\n        self.name = name\n        self.text = given or self.build(name)\n"
+    '    def build(self, name):\n        return "\\n".join([TEXT])\n{again}'
+    '    def turn(self, history):\n        return client.chat(messages=[{{"role": "system", "content": {read}}}, *history])\n'
+)
+TIME = 'f"For {name}, it is {datetime.now()}, and so on."'
+
+
+@pytest.mark.parametrize(
+    ("text", "read", "again", "word"),
+    [
+        (f'"{LONG}", {TIME}', "self.text", "", "info"),
+        (f'{TIME}, "{LONG}"', "self.text", "", "error"),
+        (f'"{LONG}", {TIME}', "self.build('x')", "", "error"),
+        (f'"{LONG}", {TIME}', "self.text", "    def renew(self):\n        self.text = self.build('x')\n", "error"),
+    ],
+)
+def test_what_an_object_is_given_when_it_is_made_is_the_same_for_a_session(text, read, again, word):
+    code = BUILT.replace("{{", "{").replace("}}", "}").replace("{again}", again).replace("{read}", read)
+    assert levels({"a.py": code.replace("TEXT", text)}, "PFX101") == {word}
+
+
+@pytest.mark.parametrize(("name", "word"), [("system_prompt", "info"), ("user_name", "warning")])
+def test_a_name_that_stands_somewhere_in_a_text_is_not_at_its_place(name, word):
+    text = (
+        f'FIXED = "{RULES}"\ndef send(q, {name}=""):\n    return client.chat.completions.create(messages=[{{"role": "system", "content": {name} + FIXED}}, {ASK}])\n'
+        "def talk(who, q):\n    return send(q, build(who.user_name))\ndef ask(who, q):\n    return send(q, who.user_name)\n"
+    )
+    assert levels({"a.py": text}, "PFX105") == {word}
+
+
+@pytest.mark.parametrize(
+    ("rest", "word"),
+    [
+        (f"{RULES}", "warning"),
+        (f"{{who.town}} is where they live. {RULES}", "info"),
+        ("{more}", "info"),
+    ],
+)
+def test_a_users_name_costs_what_stands_behind_it_in_any_case(rest, word):
+    text = (
+        f'def f(who, q, long):\n    more = ""\n    if long:\n        more = f"{RULES}"\n'
+        f'    return [{{"role": "system", "content": f"For {{who.user_name}}: {rest}"}}, {ASK}]\n'
+    )
+    assert levels({"a.py": text}, "PFX105") == {word}
+
+
+@pytest.mark.parametrize(("given", "word"), [("who.user_name", "warning"), ("who.user_name.split()[0]", "info")])
+def test_a_piece_of_a_text_is_not_what_the_text_is_called(given, word):
+    text = f'def f(who, q):\n    part = {given}\n    return [{{"role": "system", "content": f"For {{part}}. {RULES}"}}, {ASK}]\n'
+    assert levels({"a.py": text}, "PFX105") <= {word}
+
+
+@pytest.mark.parametrize(
+    ("behind", "word"),
+    [("Of {state} you know: ", "info"), ("Of the law you know: ", "error")],
+)
+def test_a_value_of_a_text_without_a_role_parts_requests(behind, word):
+    text = f'{NOW}def f(state):\n    prompt = f"It is {{datetime.now()}}. {behind} {LONG}"\n    return prompt\n'
+    assert levels({"a.py": text}, "PFX101") == {word}
