@@ -398,13 +398,13 @@ class Renderer:
             return [node for part in held.parts for node in self.elements(part, inner, fills, via)]
         if isinstance(held, Either):
             return [Choice(tuple(tuple(self.elements(o, inner, fills, via)) for o in held.options), inner.span(held))]
+        listed = self._texts.elements_of(held, inner)
+        if listed is not None:
+            return self.elements(listed, inner, fills, via)
         if isinstance(held, Loop):
             nodes = self._repeat(held, inner, fills, via)
             return [_read_at(node, frame.span(value)) for node in nodes] if held.kind == "set" else nodes
-        path = dotted(held.func) if isinstance(held, Call) else None
-        if isinstance(held, Call) and path in ("list", "tuple", "filter", "map", "reversed", "iter") and held.args:
-            return self.elements(held.args[-1], inner, fills, via)
-        if isinstance(held, Call) and path == "sorted" and held.args:
+        if isinstance(held, Call) and dotted(held.func) == "sorted" and held.args:
             return [_ordered(node) for node in self.elements(held.args[0], inner, fills, via)]
         verdict = self.judge.judge(value, frame)
         names = tuple(dict.fromkeys(each for each in (called(value), called(held)) if each))

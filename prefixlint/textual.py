@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from prefixlint.fills import BRACE_METHODS, DOLLAR_METHODS, loaded, read_file
 from prefixlint.resolve import Frame, Resolver
-from prefixlint.values import Attr, Call, Either, Field, Join, Lit, Loop, Op, Template, Value, dotted
+from prefixlint.values import Attr, Call, Either, Elem, Field, Join, Lit, Loop, Op, Seq, Template, Value, bare, dotted
 from prefixlint.verdicts import SHORT, named
 from prefixlint.wordset import word_set
 
@@ -16,6 +16,7 @@ SAME_TEXT = word_set(
     "strip lstrip rstrip lower upper title capitalize removeprefix removesuffix expandtabs encode decode "
     "getvalue with_config bind"
 )
+_PASSING_ON = word_set("list tuple filter map reversed iter")
 SAME_FUNCTIONS = word_set(
     "str textwrap.dedent dedent inspect.cleandoc cleandoc textwrap.indent typing.cast cast "
     "markupsafe.Markup html.unescape jinja.filter.trim jinja.filter.safe jinja.filter.string "
@@ -92,6 +93,18 @@ class Texts:
             any(part in TEMPLATE_CLASSES or part in TEXT_CLASSES for part in path.split(".")[-2:])
             or path == "string.Template"
         )
+
+    def elements_of(self, held: Value, frame: Frame) -> Value | None:
+        """Give the list whose elements another one has, one by one: `filter(None, x)`, `(p for p in x if p)`."""
+        if isinstance(held, Call):
+            return held.args[-1] if dotted(held.func) in _PASSING_ON and held.args else None
+        body = bare(held.body) if isinstance(held, Loop) and held.kind in ("list", "gen") else None
+        while isinstance(body, Call) and isinstance(body.func, Attr) and body.func.name in SAME_TEXT:
+            body = bare(body.func.base)
+        if not isinstance(held, Loop) or not isinstance(body, Elem) or body.source is not held.source:
+            return None
+        written = isinstance(self.resolver.resolve(held.source, frame)[0], (Seq, Join, Either))
+        return held.source if written else None
 
     def is_kept(self, held: Value, inner: Frame, name: str) -> bool:
         """Tell whether a value that is called recalled memory is what a file holds, or nothing.

@@ -78,8 +78,10 @@ def aged(origin: Origin) -> Origin:
 
 
 def is_delta(value: Value) -> bool:
-    """Tell whether a value is a span of time."""
+    """Tell whether a value is a span of time, or so many of one."""
     held = bare(value)
+    if isinstance(held, Op) and held.name in ("*", "/", "//"):
+        return any(map(is_delta, held.operands))
     return isinstance(held, Call) and (dotted(held.func) or "").endswith(("timedelta", "relativedelta", "duration"))
 
 

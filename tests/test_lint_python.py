@@ -329,3 +329,38 @@ def test_names_that_an_import_of_all_names_brings(helpers, used, fires):
         "other.py": "from helpers import *\nfrom a import *\n",
     }
     assert ("PFX101" in codes(files)) is fires
+
+
+@pytest.mark.parametrize(
+    ("joined", "fires"),
+    [
+        ("parts", True),
+        ("part for part in parts if part", True),
+        ("[part.strip() for part in parts if part.strip()]", True),
+        ("filter(None, parts)", True),
+        ("len(part) for part in parts", False),
+        ("other for part in parts", False),
+    ],
+)
+def test_parts_that_are_joined_one_by_one_stand_where_they_are_listed(joined, fires):
+    code = (
+        f"{HEAD}RULES = '{RULES}'\ndef system_prompt(other):\n    clock = f'Now: {{datetime.now()}}, and so on.'\n"
+        f"    parts = [RULES, clock, RULES]\n    return ' '.join({joined})\n"
+    )
+    assert (("PFX101", "a.py", 4) in places({"a.py": code})) is fires
+
+
+@pytest.mark.parametrize(
+    ("taken", "code"),
+    [
+        ("2 * timedelta(1)", "PFX101"),
+        ("timedelta(1)", "PFX101"),
+        ("timedelta(1) * 3 / 2", "PFX101"),
+        ("begun", "PFX103"),
+    ],
+)
+def test_a_time_before_now_is_no_age(taken, code):
+    before = "from datetime import timedelta\n"
+    assert codes({"a.py": system(f'f"{{datetime.now() - ({taken})}} {{RULES}}"', before)}) & {"PFX101", "PFX103"} == {
+        code
+    }
