@@ -107,7 +107,7 @@ class _Table:
 
     @staticmethod
     def _counted(taken: Mapping[int, int], segment: Segment, size: float) -> float:
-        return size if all(taken[choice] == branch for choice, branch in segment.branch) else 0.0
+        return size if size and all(taken[choice] == branch for choice, branch in segment.branch) else 0.0
 
     def end(self, message: int) -> int:
         """Give the number of the segment behind a message."""
@@ -220,12 +220,11 @@ def _masked(found: list[Place], segments: list[Segment]) -> list[Place]:
         for earlier in out:
             if place.origin.kind != "unknown" and (earlier.origin.kind == "unknown" or _stays(earlier)):
                 continue
+            if not place.origin.volatility <= earlier.origin.volatility:
+                continue
             if earlier.hole is place.hole or earlier.hole.span == place.hole.span:
                 continue
-            theirs = branches.get(id(earlier.hole), {})
-            apart = any(own.get(choice, branch) != branch for choice, branch in theirs.items())
-            hides = place.origin.volatility <= earlier.origin.volatility
-            if hides and not apart and all(choice in own for choice in theirs):
+            if branches.get(id(earlier.hole), {}).items() <= own.items():
                 masker = earlier
                 break
         out.append(place if masker is None else replace(place, masker=masker))

@@ -81,6 +81,7 @@ class Resolver:
 
     def __init__(self, project: Project) -> None:
         self.project = project
+        self._frames: dict[tuple[str, str, tuple[str, ...]], Frame] = {}
 
     def resolve(self, value: Value, frame: Frame) -> tuple[Value, Frame]:
         """Give what a value is, and the frame to read it in; a value that leads no further is itself."""
@@ -154,12 +155,10 @@ class Resolver:
         constant = found.summary.constants[found.name]
         for attribute in found.rest:
             constant = Attr(constant, attribute, value.start, value.end)
-        cls = found.name.rsplit(".", 1)[0]
-        own = "." in found.name and cls in found.summary.classes
-        params = own and any(isinstance(part, Param) for part in _shallow(constant))
-        made = found.summary.functions.get(f"{cls}.__init__") if own else None
-        once = made is not None and _is_inside(found.summary.constants[found.name], made)
-        return constant, Frame(found.summary, frozen=not params, depth=0, once=once)
+        key = found.summary.path, found.name, found.rest
+        if key not in self._frames:
+            self._frames[key] = _frame_of(found, constant)
+        return constant, self._frames[key]
 
     def _attribute(self, value: Attr, frame: Frame) -> tuple[Value, Frame] | None:
         base, inner = self.resolve(value.base, frame)
@@ -278,6 +277,16 @@ class Resolver:
 
 def _is_long(value: Value) -> bool:
     return len(text_of(value) or "") >= _LONG
+
+
+def _frame_of(found: Definition, constant: Value) -> Frame:
+    """Give the frame in which what a module or class holds is read."""
+    cls = found.name.rsplit(".", 1)[0]
+    own = "." in found.name and cls in found.summary.classes
+    params = own and any(isinstance(part, Param) for part in _shallow(constant))
+    made = found.summary.functions.get(f"{cls}.__init__") if own else None
+    once = made is not None and _is_inside(found.summary.constants[found.name], made)
+    return Frame(found.summary, frozen=not params, depth=0, once=once)
 
 
 def _is_inside(value: Value, function: Function) -> bool:
