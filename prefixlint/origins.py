@@ -45,7 +45,6 @@ from prefixlint.values import (
 )
 from prefixlint.verdicts import (
     CONSTANT,
-    PIECES,
     TEXT_METHODS,
     UNKNOWN,
     Verdict,
@@ -485,7 +484,8 @@ class Judge:
         if source is not None and dotted(func.base) not in ("re", "regex", "pattern"):
             return self._origin(source, value, frame, f"{func.name}()")
         if base.origins and (func.name in TEXT_METHODS or volatility.is_step(func.name)):
-            return refined(weakened(base) if func.name in PIECES else base, func.name, argument)
+            piece = func.name == "split" and value.args and is_long_text(self.resolver, func.base, frame)
+            return refined(weakened(base) if piece else base, func.name, argument)
         return self._said_by_callee(value, frame)
 
     def _said_by_callee(self, value: Call, frame: Frame) -> Verdict:

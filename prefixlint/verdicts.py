@@ -40,8 +40,6 @@ def callable_only(path: str) -> bool:
 
 
 TEXT_METHODS = word_set("strip lstrip rstrip lower upper title split encode decode items keys values splitlines copy")
-PIECES = word_set("split splitlines")
-"""Methods that give pieces of a text: what a name says of the whole is not said of each."""
 _WRITERS = word_set(
     "format str string render dumps dump humanize localize escape quote wrap isoformat to convert stringify fmt pretty"
 )

@@ -352,6 +352,7 @@ def test_a_name_that_stands_somewhere_in_a_text_is_not_at_its_place(name, word):
     [
         (f"{RULES}", "warning"),
         (f"{{who.town}} is where they live. {RULES}", "info"),
+        (f"{{who.user_name}} is who asks. {RULES}", "warning"),
         ("{more}", "info"),
     ],
 )
@@ -360,13 +361,20 @@ def test_a_users_name_costs_what_stands_behind_it_in_any_case(rest, word):
         f'def f(who, q, long):\n    more = ""\n    if long:\n        more = f"{RULES}"\n'
         f'    return [{{"role": "system", "content": f"For {{who.user_name}}: {rest}"}}, {ASK}]\n'
     )
-    assert levels({"a.py": text}, "PFX105") == {word}
+    assert max(levels({"a.py": text}, "PFX105")) == word
 
 
-@pytest.mark.parametrize(("given", "word"), [("who.user_name", "warning"), ("who.user_name.split()[0]", "info")])
-def test_a_piece_of_a_text_is_not_what_the_text_is_called(given, word):
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ("who.user_name", "warning"),
+        ('" ".join("".join(c for c in who.user_name if c != "|").split())', "warning"),
+        ('"|".join([who.user_name, who.style]).split("|")', "info"),
+    ],
+)
+def test_a_piece_of_a_text_is_not_what_is_in_the_text(given, word):
     text = f'def f(who, q):\n    part = {given}\n    return [{{"role": "system", "content": f"For {{part}}. {RULES}"}}, {ASK}]\n'
-    assert levels({"a.py": text}, "PFX105") <= {word}
+    assert levels({"a.py": text}, "PFX105") == {word}
 
 
 @pytest.mark.parametrize(
@@ -375,4 +383,18 @@ def test_a_piece_of_a_text_is_not_what_the_text_is_called(given, word):
 )
 def test_a_value_of_a_text_without_a_role_parts_requests(behind, word):
     text = f'{NOW}def f(state):\n    prompt = f"It is {{datetime.now()}}. {behind} {LONG}"\n    return prompt\n'
+    assert levels({"a.py": text}, "PFX101") == {word}
+
+
+@pytest.mark.parametrize(
+    ("system", "asked", "word"),
+    [
+        (f"{LONG} It is {{datetime.now()}}.", f"{RULES[:60]} {{q}}", "info"),
+        (f"{LONG} It is {{datetime.now()}}. {RULES}", f"{RULES[:60]} {{q}}", "error"),
+        (f"It is {{datetime.now()}}. {LONG}", f"{RULES[:60]} {{q}}", "error"),
+        (f"{LONG[:60]} It is {{datetime.now()}}.", f"{LONG} {{q}}", "error"),
+    ],
+)
+def test_a_time_at_the_end_of_a_system_text_costs_what_the_question_shares(system, asked, word):
+    text = f'{NOW}def f(q):\n    return [{{"role": "system", "content": f"{system}"}}, {{"role": "user", "content": f"{asked}"}}]\n'
     assert levels({"a.py": text}, "PFX101") == {word}

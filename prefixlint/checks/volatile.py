@@ -210,13 +210,17 @@ def _shared_by_all(place: Place) -> float:
     """Give the static tokens behind a place that stand there in any case, up to what else is known of the same user."""
     segments = flatten(place.prompt)
     at = next(index for index, segment in enumerate(segments) if segment.node is place.hole)
-    own, owner = set(segments[at].branch), place.origin.label.strip("{}").rpartition(".")[0]
-    behind = itertools.takewhile(lambda segment: not _is_owned(segment.node, owner), segments[at + 1 :])
+    own, said = set(segments[at].branch), place.origin.label
+    behind = itertools.takewhile(lambda segment: not _is_of_same(segment.node, said), segments[at + 1 :])
     return sum(size(segment) for segment in behind if own.issuperset(segment.branch))
 
 
-def _is_owned(node: Text | Hole | Include, owner: str) -> bool:
-    return isinstance(node, Hole) and bool(owner) and any(name.rpartition(".")[0] == owner for name in node.names)
+def _is_of_same(node: Text | Hole | Include, said: str) -> bool:
+    """Tell whether a place holds something else of what a value is an attribute of."""
+    owner = said.strip("{}").rpartition(".")[0]
+    if not isinstance(node, Hole) or not owner or any(origin.label == said for origin in node.origins):
+        return False
+    return any(name.rpartition(".")[0] == owner for name in node.names)
 
 
 def _is_filled(place: Place) -> bool:
@@ -257,13 +261,13 @@ def _is_last(place: Place) -> bool:
     """Tell whether a value stands towards the end of a system text that the source shows alone.
 
     Nothing says that it is made anew within a conversation, and most of it is shared; nor does it cost more as the last
-    thing behind a value that each request may bring anew. What counts how long something has lasted is made anew.
+    thing of one, in front of a question. What counts how long something has lasted is made anew.
     """
     if place.history or place.behind >= place.before or place.origin.kind == "age":
         return False
     if len(place.prompt.messages) == 1 and not place.cut:
         return True
-    return _is_behind_unknown(place) and _behind_in_message(place) < CONTENT_FLOOR
+    return _behind_in_message(place) < CONTENT_FLOOR
 
 
 def _behind_in_message(place: Place) -> float:
