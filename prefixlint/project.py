@@ -42,6 +42,7 @@ class Project:
         self._unindexed: list[Summary] = []
         self._site_index: dict[str, list[tuple[CallSite, Summary]]] = defaultdict(list)
         self._found: dict[tuple[str, str], str | None] = {}
+        self._defined: dict[tuple[str, str], Definition | None] = {}
         self._brought: dict[tuple[str, tuple[str, ...]], Definition | None] = {}
         self._paths = sorted(paths)
         for path in self._paths:
@@ -111,8 +112,14 @@ class Project:
                 return summary
         return None
 
-    def definition(self, name: str, summary: Summary, hops: int = MAX_HOPS) -> Definition | None:
+    def definition(self, name: str, summary: Summary) -> Definition | None:
         """Give what a dotted name means in a file."""
+        key = name, summary.path
+        if key not in self._defined:
+            self._defined[key] = self._definition(name, summary, MAX_HOPS)
+        return self._defined[key]
+
+    def _definition(self, name: str, summary: Summary, hops: int) -> Definition | None:
         if hops <= 0:
             return None
         if name.startswith("."):
@@ -138,7 +145,7 @@ class Project:
                 return Definition("func", summary, name, rest)
         target = summary.imports.get(parts[0])
         if target is not None:
-            return self.definition(".".join([target, *parts[1:]]), summary, hops - 1)
+            return self._definition(".".join([target, *parts[1:]]), summary, hops - 1)
         return self._starred(parts, summary, hops) or self._submodule(parts, summary)
 
     def _starred(self, parts: tuple[str, ...], summary: Summary, hops: int) -> Definition | None:
@@ -147,7 +154,7 @@ class Project:
         if key not in self._brought and is_starred(summary):
             self._brought[key] = None  # files may import all of each other
             modules = (module for local, module in summary.imports.items() if local.startswith("*"))
-            found = (self.definition(".".join([module, *parts]), summary, hops - 1) for module in modules)
+            found = (self._definition(".".join([module, *parts]), summary, hops - 1) for module in modules)
             self._brought[key] = next(filter(None, found), None)
         return self._brought.get(key)
 
@@ -177,7 +184,7 @@ class Project:
         if hops <= 0:
             return None
         for base in summary.classes[cls].bases:
-            found = self.definition(base, summary, hops - 1)
+            found = self._definition(base, summary, hops - 1)
             if found is not None and found.kind == "class":
                 inherited = self.member(found.summary, found.name, attribute, rest, hops - 1)
                 if inherited is not None:

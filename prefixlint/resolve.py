@@ -27,6 +27,7 @@ from prefixlint.values import (
     Star,
     Value,
     Var,
+    bare,
     children,
     text_of,
 )
@@ -184,11 +185,11 @@ class Resolver:
         key, _ = self.resolve(value.key, frame)
         if isinstance(base, Map):
             return self.entry(base, inner, text_of(key))
-        if isinstance(base, Seq) and isinstance(key, Const) and isinstance(key.value, int) and base.kind != "set":
-            items = base.items
-            if -len(items) <= key.value < len(items) and not any(isinstance(item, Star) for item in items):
-                return items[key.value], inner
-        return None
+        chosen = [_at(option, key) for option in (base.options if isinstance(base, Either) else (base,))]
+        found = [each for each in chosen if each is not None]
+        if len(found) < len(chosen):
+            return None
+        return found[0] if len(found) == 1 else Either(tuple(found), base.start, base.end), inner
 
     def entry(self, held: Map, frame: Frame, wanted: str | None) -> tuple[Value, Frame] | None:
         """Give the entry of a key; one of all texts of a table where the key is not known."""
@@ -287,6 +288,15 @@ def _frame_of(found: Definition, constant: Value) -> Frame:
     made = found.summary.functions.get(f"{cls}.__init__") if own else None
     once = made is not None and _is_inside(found.summary.constants[found.name], made)
     return Frame(found.summary, frozen=not params, depth=0, once=once)
+
+
+def _at(value: Value, key: Value) -> Value | None:
+    """Give the element of a list that is written out, None where it is none or nobody knows which."""
+    held = bare(value)
+    if not isinstance(held, Seq) or not isinstance(key, Const) or not isinstance(key.value, int) or held.kind == "set":
+        return None
+    known = -len(held.items) <= key.value < len(held.items) and not any(isinstance(item, Star) for item in held.items)
+    return held.items[key.value] if known else None
 
 
 def _is_inside(value: Value, function: Function) -> bool:

@@ -364,3 +364,13 @@ def test_a_time_before_now_is_no_age(taken, code):
     assert codes({"a.py": system(f'f"{{datetime.now() - ({taken})}} {{RULES}}"', before)}) & {"PFX101", "PFX103"} == {
         code
     }
+
+
+@pytest.mark.parametrize(("taken", "fires"), [("text, rest = parts(x)", True), ("rest, text = parts(x)", False)])
+def test_of_several_results_that_returns_give_each_is_told_from_the_others(taken, fires):
+    code = (
+        f"{HEAD}def parts(x):\n    if x:\n        return 'Be kind, and so on for a line of text.', x\n"
+        f"    return f'Now {{datetime.now()}}, and so on for a line.', 'Be kind, and so on for a line of text.'\n"
+        f'def build(x):\n    {taken}\n    return [{{"role": "system", "content": text + "{RULES}"}}]\n'
+    )
+    assert (("PFX101", "a.py", 5) in places({"a.py": code})) is fires

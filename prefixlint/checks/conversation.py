@@ -316,7 +316,9 @@ _HOISTED = "system messages from anywhere in the conversation are merged into th
 def _completion_order(context: Context) -> Iterator[Hit]:
     for path in context.paths:
         summary = context.linked.project.summary(path)
-        if summary is None:
+        if summary is None or not any(
+            _names_calls(name) for each in summary.functions.values() for name in each.params
+        ):
             continue
         returned = [function.returns for function in summary.functions.values() if function.returns is not None]
         for part in (part for value in returned for part in walk(value)):
