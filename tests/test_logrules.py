@@ -954,8 +954,9 @@ def test_changed_files_are_the_state_of_a_machine_however_many_there_are(tmp_pat
 
 
 def test_the_number_of_a_line_that_comes_is_no_counter():
-    text = "\nNote 1: never quote a frozen lamp on Sundays."
-    assert [place.kind for place in _spans.places(f"{LONG}{RULES}", f"{LONG}{RULES}{text}")] == ["text"]
+    for rule in ("never quote a frozen lamp on Sundays", "a quota holds for all messages"):
+        text = f"\nNote 1: {rule}."
+        assert [place.kind for place in _spans.places(f"{LONG}{RULES}", f"{LONG}{RULES}{text}")] == ["text"]
     step = "\nMessages left: 12."
     assert [place.kind for place in _spans.places(f"{LONG}{RULES}", f"{LONG}{RULES}{step}")] == ["counter"]
 

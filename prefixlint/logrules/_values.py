@@ -423,10 +423,16 @@ def _alone(text: str, start: int, line: str) -> tuple[str, str] | None:
             continue
         begin, end, value = start + found.start(), start + found.end(), found[0]
         told = _told(kind, value, value, ends=(text[end:][:30], text[end:][:30]), line=(text, begin))
-        counted = told != "counter" or kind == "ratio" or not _COUNTER.isdisjoint(map(str.lower, _WORDS.findall(line)))
-        if told is not None and counted:  # a number in a line may as well be that of the line
+        if told == "counter" and kind != "ratio" and _is_of_line(line, found.end()):
+            continue
+        if told is not None:
             return told, _lead(text, begin)
     return None
+
+
+def _is_of_line(line: str, end: int) -> bool:
+    """Tell whether a number that ends here may as well be that of its line, as in a list, and counts nothing."""
+    return line[end : end + 1] in (":", ")") or _COUNTER.isdisjoint(map(str.lower, _WORDS.findall(line)))
 
 
 def _free_kind(before: str, after: str, later: str, start: int) -> str:
