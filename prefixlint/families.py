@@ -16,6 +16,7 @@ from itertools import chain
 from typing import Any
 
 from prefixlint.model import BlockHashes, Fingerprint, Messages, NoPrompt, Request, Text, TokenIds
+from prefixlint.renderedtext import taken_apart
 
 # A head is cut here: templates tell themselves apart long before, and a raw prompt may be megabytes.
 _HEAD_CHARS = 6_000
@@ -158,7 +159,8 @@ def _head(request: Request) -> Any:
     if isinstance(content, Messages):
         return _messages_head(content)
     if isinstance(content, Text):
-        return content.text[:_HEAD_CHARS]
+        chat = taken_apart(content.text)
+        return content.text[:_HEAD_CHARS] if chat is None else _messages_head(Messages(chat["messages"]))
     if isinstance(content, TokenIds):
         return tuple(content.ids[:_HEAD_IDS])
     if isinstance(content, BlockHashes):

@@ -131,6 +131,8 @@ class Study:
     keep: Callable[[int, Any], None] | None = None
     """Is handed the bodies that requests have with all fixes, by their rows."""
     unchanged: set[int] = field(default_factory=set)
+    foreign: bool = False
+    """Whether there were token ids that the tokenizer at hand does not give for their text."""
     _prompts: Table = field(default_factory=Table)
     _able: dict[tuple[str, bool], bool] = field(default_factory=dict)
     _variants: Variants = field(default_factory=dict)
@@ -193,6 +195,7 @@ class Study:
             self._able[kind] = list(table.kind) == [Kind.TOKENS] and np.array_equal(
                 self.material.encoder.ids(table.prompt_segments(0)), np.asarray(request.content.ids)
             )
+            self.foreign |= request.said is not request.content and not self._able[kind]
         return self._able[kind]
 
     def run(self, fixes: Sequence[whatif.Fix], not_tried: Sequence[NotTried]) -> Gains:

@@ -25,6 +25,7 @@ from prefixlint.model import (
     Text,
     TokenIds,
 )
+from prefixlint.renderedtext import taken_apart
 from prefixlint.simulate import only_sampled
 from prefixlint.table import Table
 from prefixlint.tokens import Encoder
@@ -261,6 +262,8 @@ def _conversation(request: Request, family: int) -> Any:
     if request.session is not None:
         return ("session", request.session)
     content = request.said
+    if isinstance(content, Text) and (chat := taken_apart(content.text)) is not None:
+        content = Messages(chat["messages"])
     if isinstance(content, Messages):
         for message in content.messages:
             if message.get("role") not in ("system", "developer"):

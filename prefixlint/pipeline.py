@@ -375,9 +375,12 @@ def _what_if(study: gains.Study, analysis: Analysis, options: Options, *, timed:
             f"{', '.join(left)}: fixes not tried, since they meet others in many requests; --what-if all takes longer"
         )
         notes.append(Note("what-if-many", text))
+    if study.foreign:
+        text = "token ids are not those of the tokenizer at hand: --model NAME lets fixes be tried on them"
+        notes.append(Note("what-if-ids", text))
     if tried.unchanged:
         stayed = f"{many(tried.unchanged, 'request')} with a cause stayed as logged"
-        notes.append(Note("what-if-unchanged", f"{stayed}: only bodies and texts can be rewritten, ids with --model"))
+        notes.append(Note("what-if-unchanged", f"{stayed}: only bodies and texts can be rewritten"))
     analysis = replace(analysis, notes=notes)
     return waterfalls.add(analysis, study.material, study.account, tried, timed=timed)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from prefixlint import redact
 from prefixlint.families import Grouper
@@ -69,7 +69,7 @@ def compare(earlier: Request, later: Request, *, turn: bool | None = True) -> li
         hits = [hit for hit in hits if hit.rank[0] < MESSAGES]
     if turn is False or (turn is None and not hits):
         hits = _sibling(one, two)
-    return sorted(hits, key=lambda hit: hit.rank)
+    return [_placed(hit, two) for hit in sorted(hits, key=lambda hit: hit.rank)]
 
 
 def differences(earlier: str, later: str) -> list[tuple[_values.Place, str]]:
@@ -164,6 +164,14 @@ class Observer:
 
 def _fault(error: Exception, path: str, line: int) -> str:
     return f"{type(error).__name__} at {path}:{line}"
+
+
+def _placed(hit: Hit, view: View) -> Hit:
+    """Give a hit with its place in the logged body."""
+    if not view.starts:
+        return hit
+    path, char = view.placed(hit.at.path, hit.at.char)
+    return replace(hit, at=replace(hit.at, path=path, char=char))
 
 
 def _hits(match: Match | None, sibling: View | None, here: View) -> tuple[View | None, list[Hit], int | None]:

@@ -137,7 +137,7 @@ class Causes:
             known.add(key)
             line = earlier.line if earlier is not None else later.line
             other = None if earlier is None or earlier.path == later.path else earlier.path
-            where = Where(later.path, later.line, line, hit.at.path, hit.at.char, other)
+            where = Where(later.path, later.line, line, *later.placed(hit.at.path, hit.at.char), other)
             cause = self._causes.get(key)
             if cause is None:
                 cause = self._causes[key] = _Cause(hit, where, _risk(hit, earlier), row)

@@ -5,6 +5,7 @@ Everything behind this module sees one shape for all dialects; a text prompt is 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -14,12 +15,14 @@ from typing import Any
 from prefixlint.bodies import continues
 from prefixlint.logrules._message import Message, dumps, has_markers, unmarked
 from prefixlint.model import Messages, Request, Text
+from prefixlint.renderedtext import taken_apart
 
 _SYSTEM_ROLES = frozenset({"system", "developer"})
 _TOOL_KEYS = ("tools", "functions")
 _SYSTEM_KEYS = ("system", "instructions", "systemInstruction", "system_instruction")
 _MESSAGE_KEYS = ("messages", "input", "contents")
 _DECLARED = ("functionDeclarations", "function_declarations")
+_OF_MESSAGE = re.compile(r"messages\[(\d+)\](\.content)?")
 _PATHS = 4_096  # paths of messages that are kept
 
 
@@ -37,7 +40,9 @@ class View:
 
     `head_text` is the system text as one string, `tools_key` stands for the tools byte for byte and `keys` for the
     messages, markers aside. `weight` are the characters of head and messages that are kept in memory; `marked` says
-    that there may be markers. Nothing of a view changes but that it is packed, when no rule looks at it any more.
+    that there may be markers. `starts` are the characters of a text prompt at which its messages begin, where a chat
+    template wrote it: paths are then those of messages, see `placed`. Nothing of a view changes but that it is packed,
+    when no rule looks at it any more.
     """
 
     row: int
@@ -59,6 +64,8 @@ class View:
     head_text: str = ""
     tool_names: tuple[str, ...] = ()
     tools_key: int = 0
+    starts: tuple[int, ...] = ()
+    text_path: str = "prompt"
     keys: frozenset[int] = frozenset()
     weight: int = 0
     marked: bool = False
@@ -67,6 +74,14 @@ class View:
     def size(self) -> int:
         """The characters of head and messages."""
         return len(self.head_text) + sum(message.size for message in self.messages)
+
+    def placed(self, path: str, char: int) -> tuple[str, int]:
+        """Give the place in the logged body for one in what was made of it."""
+        found = _OF_MESSAGE.match(path) if self.starts else None
+        if found is None:
+            return path, char
+        start = self.starts[min(int(found[1]), len(self.starts) - 1)]
+        return self.text_path, start + (char if found[2] else 0)
 
     def pack(
         self, tools: Sequence[Any], head: tuple[Unit, ...], head_text: str, earlier: Sequence[Message] = ()
@@ -99,7 +114,7 @@ def view(request: Request, row: int, message: Callable[[str, Any], Message] = Me
     """
     content, body = request.said, request.body
     if isinstance(content, Text):
-        return _of_text(request, row, content, body)
+        return _of_text(request, row, content, body, message)
     if not isinstance(content, Messages):
         return None
     alone = _only_text(body, content)
@@ -155,14 +170,25 @@ def _is_body(body: Any) -> bool:
     return isinstance(body, dict) and _first(body, _MESSAGE_KEYS, list)[1] is not None
 
 
-def _of_text(request: Request, row: int, content: Text, body: Any) -> View:
+def _of_text(
+    request: Request, row: int, content: Text, body: Any, message: Callable[[str, Any], Message] = Message
+) -> View:
     path, shown = "prompt", {"prompt": content.text}
     if isinstance(body, dict):
         for key in ("prompt", "input", "inputs", "text"):
             if body.get(key) in (content.text, [content.text]):
                 path, shown = (key if isinstance(body[key], str) else f"{key}[0]"), body
                 break
-    return _made(request, row, shown, tools=(), tools_path="tools", head=(Unit(path, content.text),), messages=())
+    chat = taken_apart(content.text)
+    if chat is None:
+        return _made(request, row, shown, tools=(), tools_path="tools", head=(Unit(path, content.text),), messages=())
+    said = chat["messages"]
+    first = next((n for n, one in enumerate(said) if one["role"] not in _SYSTEM_ROLES), len(said))
+    head = tuple([Unit(f"{_at('messages', n)}.content", one["content"]) for n, one in enumerate(said[:first])])
+    made = tuple([message(_at("messages", n), one) for n, one in enumerate(said[first:], first)])
+    view = _made(request, row, {"messages": said}, tools=(), tools_path="tools", head=head, messages=made)
+    view.starts, view.text_path = tuple(chat["starts"]), path
+    return view
 
 
 def _made(

@@ -14,8 +14,9 @@ from typing import Any
 
 import orjson
 
+from prefixlint import renderedtext
 from prefixlint.errors import UsageError
-from prefixlint.logs import Format, Record, _convert, _detect, _fields, _rendered, anthropic_messages, openai_chat
+from prefixlint.logs import Format, Record, _convert, _detect, _fields, anthropic_messages, openai_chat
 from prefixlint.logs._parse import maybe
 from prefixlint.logs._records import Raw
 from prefixlint.model import Content, Messages, Request, Skip, Text
@@ -35,7 +36,7 @@ def with_body(request: Request, body: Any) -> Request | None:
 
     What the log reports of the request's tokens is left out: it is not known of the new one.
     """
-    if request.format == _rendered.NAME:
+    if request.format == renderedtext.NAME:
         return _of_text(request, body)
     content = _content(request.format, body)
     old = request.body
@@ -103,15 +104,15 @@ def as_chat(request: Request) -> Request | None:
 
 
 def _as_text(request: Request, content: Text) -> Request:
-    body = _rendered.taken_apart(content.text)
-    if body is None:
-        return replace(request, format=_rendered.NAME, body={"prompt": content.text, "rendered": content.rendered})
-    body["rendered"] = content.rendered
-    return replace(request, format=_rendered.NAME, content=Messages(body["messages"]), body=body)
+    chat = renderedtext.taken_apart(content.text)
+    if chat is None:
+        return replace(request, format=renderedtext.NAME, body={"prompt": content.text, "rendered": content.rendered})
+    body = {**chat, "rendered": content.rendered}
+    return replace(request, format=renderedtext.NAME, content=Messages(body["messages"]), body=body)
 
 
 def _of_text(request: Request, body: Any) -> Request | None:
-    text = body["prompt"] if "prompt" in body else _rendered.put_together(body)
+    text = body["prompt"] if "prompt" in body else renderedtext.put_together(body)
     return None if text is None else replace(request, content=Text(text, body["rendered"]), usage=None, body=body)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 NAME = "rendered-text"
@@ -41,11 +41,12 @@ class _Form:
         return {before: role for role, (before, _) in self.around.items()}
 
     def taken_apart(self, text: str) -> dict[str, Any] | None:
-        """Give messages, and what stands before and behind them; None where that is no conversation."""
-        found = list(self._opens.finditer(text))
-        if not found:
+        """Give messages, what stands before and behind them, and where their contents begin; None for other texts."""
+        if self.around["user"][0] not in text:  # which is found out some twenty times as fast
             return None
-        head, messages, at = text[: found[0].start()], [], found[0].start()
+        found = list(self._opens.finditer(text))
+        head, messages, at = text[: found[0].start()], list[dict[str, Any]](), found[0].start()
+        starts = list[int]()
         for number, opening in enumerate(found):
             end = found[number + 1].start() if number + 1 < len(found) else len(text)
             taken = self._message(text[opening.end() : end], self._roles[opening[0]], last=number + 1 == len(found))
@@ -54,11 +55,16 @@ class _Form:
                     return None
                 break
             messages += taken[0]
+            starts += (
+                [opening.end()] if len(taken[0]) == 1 else [opening.end(), text.rfind(taken[0][1]["content"], 0, end)]
+            )
             at = opening.end() + taken[1]
         if self.bare is not None and (said := head.removeprefix(self.start)):
             messages.insert(0, {"role": self.bare, "content": said})
             head = head[: len(head) - len(said)]
-        return {"messages": messages, "form": self.name, "head": head, "tail": text[at:]} if messages else None
+            starts.insert(0, len(head))
+        body = {"messages": messages, "form": self.name, "head": head, "tail": text[at:], "starts": starts}
+        return body if messages else None
 
     def _message(self, text: str, role: str, *, last: bool) -> tuple[list[dict[str, Any]], int] | None:
         """Read what stands behind an opening: a message, the answer behind it, and how long both are."""
@@ -118,8 +124,9 @@ _FORMS = {
 }
 
 
-def taken_apart(text: str) -> dict[str, Any] | None:
-    """Give a prompt's messages as a body of their own; None where the text is in none of the forms."""
+@lru_cache(maxsize=8)  # several stages ask for the same prompt one after the other
+def taken_apart(text: str) -> Mapping[str, Any] | None:
+    """Give a prompt's messages as a body of their own, not to be changed; None for a text in none of the forms."""
     for form in _FORMS.values():
         body = form.taken_apart(text)
         if body is not None:
