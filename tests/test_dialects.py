@@ -109,3 +109,23 @@ def test_a_message_among_others_gets_its_role_when_its_text_stood_alone(tmp_path
     assert written[2]["input"] == "where is ferry 1?\n\nIt is 2026-03-01 09:01:00"
     assert written[3]["input"][0] == user("where is ferry 1?\n\nIt is 2026-03-01 09:01:00")
     assert [item["role"] for item in written[3]["input"]] == ["user", "assistant", "user"]
+
+
+def test_fixes_are_tried_on_messages_that_a_span_holds_key_by_key(tmp_path):
+    rows = []
+    for number in range(12):
+        said = [("system", f"It is 2026-03-01 09:{number:02}:00. " + RULES * 8), ("user", f"where is ferry {number}?")]
+        held = {
+            f"llm.input_messages.{n}.message.{key}": value
+            for n, pair in enumerate(said)
+            for key, value in zip(("role", "content"), pair, strict=True)
+        }
+        rows.append({
+            "name": "ChatCompletion",
+            "context": {"trace_id": "0x" + "1" * 32, "span_id": f"0x{number:016x}"},
+            "start_time": f"2026-03-01T09:{number:02}:00Z",
+            "attributes": {"openinference.span.kind": "LLM", "llm.model_name": "m", **held},
+        })  # fmt: skip
+    codes, rate = analyzed(tmp_path / "spans.jsonl", rows)
+    assert codes == {"PFX101"}
+    assert rate > 0.8

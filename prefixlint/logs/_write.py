@@ -85,7 +85,15 @@ def _namespace(old: Request, new: Request) -> tuple[str, ...]:
 def rewritable(request: Request) -> bool:
     """Tell whether the prompt of a request is all in its body, so that another body gives another prompt."""
     again = with_body(request, request.body) if isinstance(request.body, dict) else None
-    return again is not None and again.content == request.content
+    return again is not None and _same(again.content, request.content)
+
+
+def _same(one: Content, two: Content) -> bool:
+    """Tell whether two contents are the same prompt; lists and tuples of the same messages are."""
+    if not (isinstance(one, Messages) and isinstance(two, Messages)):
+        return one == two
+    parts = ((list(c.messages), list(c.tools), c.missing) for c in (one, two))
+    return next(parts) == next(parts)
 
 
 def as_chat(request: Request) -> Request | None:
@@ -100,7 +108,7 @@ def as_chat(request: Request) -> Request | None:
     body = {"messages": list(request.content.messages), "tools": list(request.content.tools)}
     chat = replace(request, format=openai_chat.NAME, body=body)
     again = with_body(chat, body)
-    return chat if again is not None and again.content == request.content else None
+    return chat if again is not None and _same(again.content, request.content) else None
 
 
 def _as_text(request: Request, content: Text) -> Request:
