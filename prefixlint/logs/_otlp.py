@@ -17,6 +17,7 @@ from prefixlint.logs._values import pick
 from prefixlint.model import JsonObject
 
 SPAN, LOG = "otlp.span", "otlp.log"  # the key that marks a normalised record; no exporter writes it
+_MODELS = ("gen_ai.", "openinference.", "llm.input_messages.", "llm.prompts.")
 _DEEPEST = 40  # nesting of typed values that is still followed; deeper is dropped, hostile input nests without end
 
 _RESOURCES = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs", "batches")
@@ -77,7 +78,13 @@ def _bare(value: JsonObject) -> JsonObject | None:
     console = isinstance(context, dict) and "span_id" in context and isinstance(value.get("kind"), str)
     if console and str(value["kind"]).startswith("SpanKind."):
         return _span(value, {})
-    return None
+    plain = "name" in value and "span_kind" not in value  # which Phoenix writes, whose spans are a format of their own
+    return _span(value, {}) if plain and _is_of_a_model(value["attributes"]) else None
+
+
+def _is_of_a_model(attributes: Any) -> bool:
+    """Tell whether attributes are those that the conventions for model calls name, key by key."""
+    return isinstance(attributes, dict) and any(isinstance(key, str) and key.startswith(_MODELS) for key in attributes)
 
 
 def _span(span: JsonObject, resource: JsonObject) -> JsonObject:
