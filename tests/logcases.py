@@ -74,6 +74,8 @@ case(
     "PFX102",
     conversation(lambda t: f"Today is {['Monday', 'Tuesday', 'Wednesday'][t]}, March {t + 3}, 2031.\n" + RULES),
 )
+WHO = ("Marco Bellini (customer 89229)", "Nguyễn Thị Lan (customer 32616)", "Björn Karlsson (customer 36497)")
+case("a name and a number", "PFX105", siblings([f"You are speaking with {who}. " + RULES * 6 for who in WHO]))
 case("age words", "PFX103", conversation(lambda t: f"Files: a.py (modified {t + 2} minutes ago)\n" + RULES))
 case("age hours", "PFX103", conversation(lambda t: f"Last deploy: {t + 2}h ago. " + RULES))
 case(

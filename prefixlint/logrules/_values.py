@@ -449,7 +449,9 @@ def _free_kind(before: str, after: str, later: str, start: int) -> str:
         return ("retrieval", "identity", "environment")[nearest]
     behind = [word.lower() for word in _WORDS.findall(later[start + len(after) : start + len(after) + 32])[:3]]
     named = after[:1].isupper() and before[:1].isupper() and max(len(before), len(after)) < 40
-    if named and _nearest(behind, _IDENTITY) == 0:
+    # both may hold the word between a name and a number: "Ann Lee (customer 12"
+    held = _IDENTITY.intersection(*([word.lower() for word in _WORDS.findall(value)[1:]] for value in (before, after)))
+    if named and (held or _nearest(behind, _IDENTITY) == 0):
         return "identity"
     return running_text(later, start)
 
