@@ -91,7 +91,8 @@ class Setting:
     `counted` leaves the warm-up out. `times` (seconds, ascending) and `sessions` (numbers) have an element a request;
     None where they are not known. `kv_bytes` are the model's KV of a token, and
     `pools` the pools that are there, by engine; `simulated` are pools (tokens) that an engine itself was simulated
-    with, and its hit rate. `factors` turn the tokens counted of each request into reported ones.
+    with, and its hit rate. `factors` turn the tokens counted of each request into reported ones. `every` asks for the
+    curves over lifetimes and replicas too.
     """
 
     counted: Bools
@@ -101,6 +102,7 @@ class Setting:
     pools: dict[str, Pool] | None = None
     simulated: dict[str, tuple[int, float]] | None = None
     factors: Floats | None = None
+    every: bool = True
 
     def factor(self, prompt: Ints) -> float:
         """Give what all tokens together are multiplied by: pools are shared by requests with factors of their own."""
@@ -137,7 +139,8 @@ class _Engine:
             return Curves()
         points, sizes = self._capacity(accesses) if self._engine.eviction.startswith("lru") else ([], [])
         host = [point for size in sizes for point in self._host(size)]
-        return Curves(points, self._ttl(accesses, total), self._replicas(accesses), sizes, host)
+        lives, fleets = (self._ttl(accesses, total), self._replicas(accesses)) if self._setting.every else ([], [])
+        return Curves(points, lives, fleets, sizes, host)
 
     def _capacity(self, accesses: Accesses) -> tuple[list[CapacityPoint], list[PoolSize]]:
         setting, name = self._setting, self._engine.name

@@ -69,7 +69,8 @@ class Options:
     as the log has, of the most costly causes first.
     `redact` masks personal values in what is shown, by kind, with labels under `mask_salt`. `source` are files and
     folders to find the causes in. `flags` are the options of the command line, by which advice names commands;
-    `outline` asks for the prefix tree and the largest shared prefixes, which few reports show.
+    `outline` asks for what few reports show: the prefix tree, the largest shared prefixes, curves over lifetimes and
+    replicas.
     """
 
     model: str | None = None
@@ -329,6 +330,7 @@ def _worth(run: _Run, options: Options, done: Replayed, account: Account) -> wor
         tap=done.tap,
         warmup=options.warmup,
         timed=done.ordered.name == "time",
+        outline=options.outline,
     )
 
 

@@ -24,7 +24,8 @@ class Study:
     """What was replayed: `rows` of the table in order, and what each engine served, in tokens as they are reported.
 
     `counted` are the prompts' tokens before they were scaled to that. `pools` are those of the GPUs, by engine, and
-    `tap` saw the replay's requests. `timed` says that they are in the order of their times.
+    `tap` saw the replay's requests. `timed` says that they are in the order of their times,
+    `outline` that curves are wanted which few reports show.
     """
 
     server: savings.Machine
@@ -37,6 +38,7 @@ class Study:
     tap: curves.Tap
     warmup: float
     timed: bool
+    outline: bool = True
 
 
 def add(analysis: Analysis, study: Study) -> Analysis:
@@ -46,6 +48,7 @@ def add(analysis: Analysis, study: Study) -> Analysis:
     times = _times(study)
     setting = curves.Setting(
         counted=_counted(study),
+        every=study.outline,
         times=times if study.timed and not np.isnan(times).any() else None,
         sessions=_sessions(study),
         kv_bytes=study.server.kv_bytes(),

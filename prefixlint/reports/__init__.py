@@ -37,9 +37,9 @@ def names() -> list[str]:
 
 
 def outlines(name: str, look: Look) -> bool:
-    """Tell whether a format shows the prefix tree or the largest shared prefixes, which take long to make.
+    """Tell whether a format shows the prefix tree, the largest shared prefixes, or curves over lifetimes and replicas.
 
-    A module that does so for nobody but those who ask for all of it says `OUTLINE = False`; others get them.
+    They take long to make. A module that shows them to nobody but those who ask for all of it says `OUTLINE = False`.
     """
     return look.verbose or getattr(load(name), "OUTLINE", True)
 
