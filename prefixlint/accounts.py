@@ -6,7 +6,7 @@ Arrays have an element a request, in the order of `Material.rows`, and count tok
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -19,9 +19,10 @@ from prefixlint.counting import Counted
 from prefixlint.families import NAME_CHARS
 from prefixlint.ingest import Ingested
 from prefixlint.logfindings import LogFinding
-from prefixlint.model import MissCause, Request
+from prefixlint.model import MissCause
 from prefixlint.recomputed import Comparer
 from prefixlint.redact import Redactor
+from prefixlint.rereading import Again
 from prefixlint.results import Note, RequestLine
 from prefixlint.simulate import NO_OWNER, Replay, Served
 from prefixlint.table import Table
@@ -29,7 +30,6 @@ from prefixlint.tokens import Encoder
 
 Counts = NDArray[np.int64]
 Rows = NDArray[np.intp]
-Again = Callable[[Iterable[tuple[str, int, int]]], Iterator[Request]]
 
 _TEXTS = 8192  # short texts around differences that are kept while they are looked at
 

@@ -62,8 +62,6 @@ _DEPLOYED = re.compile(
 )
 _MANIFESTS = ("pyproject.toml", "setup.py", "setup.cfg")
 _PACKAGED = re.compile(rb"^\[build-system\]|\bsetup\(|^\[metadata\]", re.MULTILINE)
-
-
 _NAME = re.compile(rb"[A-Za-z_]\w+")
 
 

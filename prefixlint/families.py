@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any
 
 from prefixlint.model import BlockHashes, Fingerprint, Messages, NoPrompt, Request, Text, TokenIds
-from prefixlint.renderedtext import taken_apart
+from prefixlint.renderedtext import as_messages
 
 # A head is cut here: templates tell themselves apart long before, and a raw prompt may be megabytes.
 _HEAD_CHARS = 6_000
@@ -155,12 +155,11 @@ class Grouper:
 
 def _head(request: Request) -> Any:
     """Give what identifies the template: text, or a tuple of ids or hashes; hashable."""
-    content = request.said
+    content = as_messages(request.said)
     if isinstance(content, Messages):
         return _messages_head(content)
     if isinstance(content, Text):
-        chat = taken_apart(content.text)
-        return content.text[:_HEAD_CHARS] if chat is None else _messages_head(Messages(chat["messages"]))
+        return content.text[:_HEAD_CHARS]
     if isinstance(content, TokenIds):
         return tuple(content.ids[:_HEAD_IDS])
     if isinstance(content, BlockHashes):

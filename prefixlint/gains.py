@@ -134,7 +134,8 @@ class Study:
     foreign: bool = False
     """Whether there were token ids that the tokenizer at hand does not give for their text."""
     _prompts: Table = field(default_factory=Table)
-    _able: dict[tuple[str, bool], bool] = field(default_factory=dict)
+    _able: dict[str, bool] = field(default_factory=dict)
+    _tokenizes: dict[str, bool] = field(default_factory=dict)
     _variants: Variants = field(default_factory=dict)
 
     def plan(self, wanted: Callable[[LogFinding], bool]) -> tuple[list[whatif.Fix], list[NotTried]]:
@@ -169,34 +170,38 @@ class Study:
 
         That cannot be written into the log. None where neither is possible.
         """
+        if self.keep is not None:
+            return request if self._is_whole(request) else None
         if isinstance(request.content, TokenIds):
-            if self.keep is not None or not self._has_its_tokenizer(request):
-                return None
-            return logs.as_chat(replace(request, content=request.said))
-        if self.keep is None and isinstance(request.content, Text):
+            known = self._has_its_tokenizer(request)
+            return logs.as_chat(replace(request, content=request.said)) if known else None
+        if isinstance(request.content, Text) or not self._is_whole(request):
             return logs.as_chat(request)
-        kind = request.format, bodies.continues(request.body)
-        if kind not in self._able:
-            self._able[kind] = isinstance(request.body, dict) and not kind[1] and logs.rewritable(request)
-        if self._able[kind]:
-            return request
-        return None if self.keep is not None else logs.as_chat(request)
+        return request
+
+    def _is_whole(self, request: Request) -> bool:
+        """Tell whether a request's prompt is all in its body; a format is looked at once."""
+        if isinstance(request.content, TokenIds) or bodies.continues(request.body):
+            return False
+        if request.format not in self._able:
+            self._able[request.format] = isinstance(request.body, dict) and logs.rewritable(request)
+        return self._able[request.format]
 
     def _has_its_tokenizer(self, request: Request) -> bool:
         """Tell whether what a request of token ids says, as it is rendered and tokenized here, are those ids.
 
         Only then can rewritten prompts stand beside logged ones. It is looked at once for each format.
         """
-        kind = request.format, True
-        if kind not in self._able and isinstance(request.content, TokenIds):
+        if request.format not in self._tokenizes and isinstance(request.content, TokenIds):
             table = Table()
             if request.said is not request.content:
                 self.ingest.add_prompts([(None, replace(request, content=request.said))], table)
-            self._able[kind] = list(table.kind) == [Kind.TOKENS] and np.array_equal(
+            known = list(table.kind) == [Kind.TOKENS] and np.array_equal(
                 self.material.encoder.ids(table.prompt_segments(0)), np.asarray(request.content.ids)
             )
-            self.foreign |= request.said is not request.content and not self._able[kind]
-        return self._able[kind]
+            self._tokenizes[request.format] = known
+            self.foreign |= request.said is not request.content and not known
+        return self._tokenizes[request.format]
 
     def run(self, fixes: Sequence[whatif.Fix], not_tried: Sequence[NotTried]) -> Gains:
         """Try the fixes, alone and one after the other."""

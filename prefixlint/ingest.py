@@ -25,7 +25,7 @@ from prefixlint.model import (
     Text,
     TokenIds,
 )
-from prefixlint.renderedtext import taken_apart
+from prefixlint.renderedtext import as_messages
 from prefixlint.simulate import only_sampled
 from prefixlint.table import Table
 from prefixlint.tokens import Encoder
@@ -261,9 +261,7 @@ def _conversation(request: Request, family: int) -> Any:
     """Recognise a conversation by its logged id, or by its family and first message behind the system text."""
     if request.session is not None:
         return ("session", request.session)
-    content = request.said
-    if isinstance(content, Text) and (chat := taken_apart(content.text)) is not None:
-        content = Messages(chat["messages"])
+    content = as_messages(request.said)
     if isinstance(content, Messages):
         for message in content.messages:
             if message.get("role") not in ("system", "developer"):

@@ -10,7 +10,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import accumulate, islice
 from typing import Any
+
+from prefixlint.model import Content, Messages, Text
 
 NAME = "rendered-text"
 """The format of a request that was taken apart; no log has it."""
@@ -41,12 +44,11 @@ class _Form:
         return {before: role for role, (before, _) in self.around.items()}
 
     def taken_apart(self, text: str) -> dict[str, Any] | None:
-        """Give messages, what stands before and behind them, and where their contents begin; None for other texts."""
+        """Give messages, and what stands before and behind them; None where that is no conversation."""
         if self.around["user"][0] not in text:  # which is found out some twenty times as fast
             return None
         found = list(self._opens.finditer(text))
         head, messages, at = text[: found[0].start()], list[dict[str, Any]](), found[0].start()
-        starts = list[int]()
         for number, opening in enumerate(found):
             end = found[number + 1].start() if number + 1 < len(found) else len(text)
             taken = self._message(text[opening.end() : end], self._roles[opening[0]], last=number + 1 == len(found))
@@ -55,16 +57,11 @@ class _Form:
                     return None
                 break
             messages += taken[0]
-            starts += (
-                [opening.end()] if len(taken[0]) == 1 else [opening.end(), text.rfind(taken[0][1]["content"], 0, end)]
-            )
             at = opening.end() + taken[1]
         if self.bare is not None and (said := head.removeprefix(self.start)):
             messages.insert(0, {"role": self.bare, "content": said})
             head = head[: len(head) - len(said)]
-            starts.insert(0, len(head))
-        body = {"messages": messages, "form": self.name, "head": head, "tail": text[at:], "starts": starts}
-        return body if messages else None
+        return {"messages": messages, "form": self.name, "head": head, "tail": text[at:]} if messages else None
 
     def _message(self, text: str, role: str, *, last: bool) -> tuple[list[dict[str, Any]], int] | None:
         """Read what stands behind an opening: a message, the answer behind it, and how long both are."""
@@ -77,8 +74,11 @@ class _Form:
             return [*found, {"role": "assistant", "content": rest.removesuffix(self.answers)}], len(text)
         return (found, len(text) - len(rest)) if last or not rest else None
 
-    def put_together(self, body: Mapping[str, Any]) -> str | None:
-        """Give the text of messages; None where one is not to be written in this form."""
+    def written(self, body: Mapping[str, Any]) -> list[str] | None:
+        """Give the text of messages in pieces: what is ahead of the first content, it, what is behind it, and so on.
+
+        None where a message is not to be written in this form.
+        """
         written = [str(body["head"])]
         for number, message in enumerate(body["messages"]):
             role, content = message["role"], message["content"]
@@ -89,8 +89,10 @@ class _Form:
                 around = ("", self.answers)
             if around is None or not isinstance(content, str):
                 return None
-            written += [around[0], content, around[1]]
-        return "".join((*written, str(body["tail"])))
+            written[-1] += around[0]
+            written += [content, around[1]]
+        written[-1] += str(body["tail"])
+        return written
 
 
 def _like(before: str, behind: str) -> dict[str, tuple[str, str]]:
@@ -130,10 +132,23 @@ def taken_apart(text: str) -> Mapping[str, Any] | None:
     for form in _FORMS.values():
         body = form.taken_apart(text)
         if body is not None:
-            return body if form.put_together(body) == text else None
+            return body if put_together(body) == text else None
     return None
 
 
 def put_together(body: Mapping[str, Any]) -> str | None:
     """Give the text of such a body, whose messages may be other ones; None where it cannot be written."""
-    return _FORMS[body["form"]].put_together(body)
+    written = _FORMS[body["form"]].written(body)
+    return None if written is None else "".join(written)
+
+
+def starts(body: Mapping[str, Any]) -> tuple[int, ...]:
+    """Give the characters of the text at which the contents of a body's messages begin."""
+    ends = accumulate(map(len, _FORMS[body["form"]].written(body) or ()))
+    return tuple(islice(ends, 0, 2 * len(body["messages"]), 2))
+
+
+def as_messages(content: Content) -> Content:
+    """Give the messages of a text that a chat template wrote; any other prompt as it is."""
+    chat = taken_apart(content.text) if isinstance(content, Text) else None
+    return content if chat is None else Messages(chat["messages"])

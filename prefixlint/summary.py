@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -44,7 +44,6 @@ from prefixlint.wording import many
 
 Counts = NDArray[np.int64]
 Rows = NDArray[np.intp]
-Again = Callable[[Iterable[tuple[str, int, int]]], Iterator[Request]]
 
 _PLACES = 5  # of a family, in the result
 _FAMILIES = 200

@@ -66,7 +66,7 @@ def test_what_is_taken_apart_is_put_together_to_the_character(name, talk):
     ]
     if "assistant" not in form.around and form.answers is None:
         messages = messages[::2]
-    text = form.put_together({"messages": messages, "head": form.start, "tail": ""})
+    text = _rendered.put_together({"messages": messages, "form": name, "head": form.start, "tail": ""})
     body = _rendered.taken_apart(text)
     assert body is None or _rendered.put_together(body) == text
 

@@ -17,7 +17,7 @@ from prefixlint.checks import Context
 from prefixlint.checks._words import amount, cadence
 from prefixlint.findings import Confidence, Edit, Finding, Fix, Related, Rule, Severity
 from prefixlint.placement import CONTENT, HEAD, Place, size
-from prefixlint.prompts import Hole, Include, Period, Scope, Span, Text, flatten
+from prefixlint.prompts import Hole, Include, Period, Scope, Segment, Span, Text, flatten
 from prefixlint.reach import is_aside
 from prefixlint.sources._pyscope import words
 from prefixlint.sources._pysinks import PROMPT_WORDS
@@ -195,24 +195,32 @@ def _is_telling(place: Place) -> bool:
 
 def _is_behind_unknown(place: Place) -> bool:
     """Tell whether a value of which nothing is known, and which may be what was found for a question, stands ahead."""
+    ahead, here, _ = _around(place)
+    return any(
+        isinstance(segment.node, Hole) and not (segment.node.constant or segment.node.origins) and _meet(here, segment)
+        for segment in ahead
+    )
+
+
+def _around(place: Place) -> tuple[list[Segment], Segment, list[Segment]]:
+    """Give the segments ahead of a place, its own and those behind it."""
     segments = flatten(place.prompt)
     at = next(index for index, segment in enumerate(segments) if segment.node is place.hole)
-    own = dict(segments[at].branch)
-    return any(
-        isinstance(segment.node, Hole)
-        and not (segment.node.constant or segment.node.origins)
-        and all(own.get(choice, branch) == branch for choice, branch in segment.branch)
-        for segment in segments[:at]
-    )
+    return segments[:at], segments[at], segments[at + 1 :]
+
+
+def _meet(one: Segment, two: Segment) -> bool:
+    """Tell whether two segments may stand in one prompt: in no choice do they need other branches."""
+    own = dict(one.branch)
+    return all(own.get(choice, branch) == branch for choice, branch in two.branch)
 
 
 def _shared_by_all(place: Place) -> float:
     """Give the static tokens behind a place that stand there in any case, up to what else is known of the same user."""
-    segments = flatten(place.prompt)
-    at = next(index for index, segment in enumerate(segments) if segment.node is place.hole)
-    own, said = set(segments[at].branch), place.origin.label
-    behind = itertools.takewhile(lambda segment: not _is_of_same(segment.node, said), segments[at + 1 :])
-    return sum(size(segment) for segment in behind if own.issuperset(segment.branch))
+    _, here, behind = _around(place)
+    own, said = set(here.branch), place.origin.label
+    shared = itertools.takewhile(lambda segment: not _is_of_same(segment.node, said), behind)
+    return sum(size(segment) for segment in shared if own.issuperset(segment.branch))
 
 
 def _is_of_same(node: Text | Hole | Include, said: str) -> bool:
@@ -272,15 +280,8 @@ def _is_last(place: Place) -> bool:
 
 def _behind_in_message(place: Place) -> float:
     """Give the static tokens behind a place in its own message."""
-    segments = flatten(place.prompt)
-    at = next(index for index, segment in enumerate(segments) if segment.node is place.hole)
-    own = dict(segments[at].branch)
-    return sum(
-        size(segment)
-        for segment in segments[at + 1 :]
-        if segment.message == segments[at].message
-        and all(own.get(choice, branch) == branch for choice, branch in segment.branch)
-    )
+    _, here, behind = _around(place)
+    return sum(size(segment) for segment in behind if segment.message == here.message and _meet(here, segment))
 
 
 def _breaks_off(place: Place, floor: int) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from prefixlint.bodies import continues
 from prefixlint.logrules._message import Message, dumps, has_markers, unmarked
 from prefixlint.model import Messages, Request, Text
-from prefixlint.renderedtext import taken_apart
+from prefixlint.renderedtext import starts, taken_apart
 
 _SYSTEM_ROLES = frozenset({"system", "developer"})
 _TOOL_KEYS = ("tools", "functions")
@@ -170,9 +170,7 @@ def _is_body(body: Any) -> bool:
     return isinstance(body, dict) and _first(body, _MESSAGE_KEYS, list)[1] is not None
 
 
-def _of_text(
-    request: Request, row: int, content: Text, body: Any, message: Callable[[str, Any], Message] = Message
-) -> View:
+def _of_text(request: Request, row: int, content: Text, body: Any, message: Callable[[str, Any], Message]) -> View:
     path, shown = "prompt", {"prompt": content.text}
     if isinstance(body, dict):
         for key in ("prompt", "input", "inputs", "text"):
@@ -187,7 +185,7 @@ def _of_text(
     head = tuple([Unit(f"{_at('messages', n)}.content", one["content"]) for n, one in enumerate(said[:first])])
     made = tuple([message(_at("messages", n), one) for n, one in enumerate(said[first:], first)])
     view = _made(request, row, {"messages": said}, tools=(), tools_path="tools", head=head, messages=made)
-    view.starts, view.text_path = tuple(chat["starts"]), path
+    view.starts, view.text_path = starts(chat), path
     return view
 
 
@@ -267,16 +265,12 @@ def _declared(path: str, tools: Any) -> tuple[str, Any]:
         (index, key)
         for index, tool in enumerate(tools or ())
         for key in _DECLARED
-        if _first(_object(tool), (key,), list)[1]
+        if isinstance(tool, dict) and tool.get(key) and isinstance(tool[key], list)
     ]
     if len(found) != 1:
         return path, tools
     index, key = found[0]
     return f"{path}[{index}].{key}", tools[index][key]
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _system(body: Mapping[str, Any]) -> Iterator[Unit]:

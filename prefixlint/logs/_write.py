@@ -92,8 +92,9 @@ def _same(one: Content, two: Content) -> bool:
     """Tell whether two contents are the same prompt; lists and tuples of the same messages are."""
     if not (isinstance(one, Messages) and isinstance(two, Messages)):
         return one == two
-    parts = ((list(c.messages), list(c.tools), c.missing) for c in (one, two))
-    return next(parts) == next(parts)
+    return replace(one, messages=list(one.messages), tools=list(one.tools)) == replace(
+        two, messages=list(two.messages), tools=list(two.tools)
+    )
 
 
 def as_chat(request: Request) -> Request | None:
