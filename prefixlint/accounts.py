@@ -190,7 +190,7 @@ def _partings(
     """
     table, rows = material.table, material.rows.tolist()
     served = next(iter(material.replay.engines.values()))
-    explained = _explained(served, material.replay)
+    explained = _explained(served, material.replay.elsewhere, material.replay.with_outputs)
     pieces = Pieces(material.encoder)
     comparer = Comparer(pieces)
     found: list[attribute.Parting | None] = []
@@ -212,10 +212,48 @@ def _partings(
     return found
 
 
-def _explained(served: Served, replay: Replay) -> Counts:
-    """Give the leading tokens of each request that a cache served, or that it lacked for a reason other than text."""
+def still_lost(
+    material: Material,
+    known: Account,
+    table: Table,
+    served: Served,
+    with_outputs: Counts | None,
+    *,
+    changed: NDArray[np.bool_],
+) -> Counts:
+    """Count the tokens of each request that are behind a difference with the prompts of another table.
+
+    `changed` are the requests that have another prompt there, by position, and `served` with `with_outputs` what they
+    get. Of the others `known` tells it, as far as no finding was charged with them.
+    """
+    rows = material.rows.tolist()
+    there = _explained(served, with_outputs)
+    before = next(iter(material.replay.engines.values()))
+    same = (there == _explained(before, material.replay.elsewhere, material.replay.with_outputs)) & ~changed
+    others = {row for row, other in zip(rows, changed.tolist(), strict=True) if other}
+    pieces = Pieces(material.encoder)
+    lost = np.zeros(len(rows), np.int64)
+    partners = attribute.partners(rows, table.conversation, served.owner, table.family)
+    for position, (row, partner) in enumerate(zip(rows, partners, strict=True)):
+        reach = int(there[position])
+        if partner < 0 or reach >= served.prompt[position]:
+            continue
+        if same[position] and partner == known.partners[position] and partner not in others and row not in known.pairs:
+            parting = known.partings[position]
+            lost[position] = parting.lost if parting else 0
+        else:
+            earlier, later = table.prompt_segments(partner), table.prompt_segments(row)
+            lost[position] = attribute.lost(pieces, earlier, later, shared=reach)
+    return np.floor(lost * material.counts.factors).astype(np.int64)
+
+
+def _explained(served: Served, *others: Counts | None) -> Counts:
+    """Give the leading tokens of each request that a cache served, or that it lacked for a reason other than text.
+
+    `others` are the leading tokens that were there for such reasons.
+    """
     reach = served.shared
-    for other in (replay.elsewhere, replay.with_outputs):
+    for other in others:
         reach = reach if other is None else np.maximum(reach, other)
     return reach
 

@@ -77,13 +77,16 @@ def part(segments: Segments, earlier: Ids, later: Ids, *, shared: int = 0) -> tu
     parted = _parted(segments, earlier, later)
     if parted is None:
         return None
-    k, start, a, b, at, sizes = parted
+    k, start, a, b, at, _ = parted
     if k == later.size:
         return k, "", start, 0
-    end = start + b.size
-    lost = min(common(a[at:][::-1], b[at:][::-1]), max(0, end - shared))
-    lost += _found_again(sizes[k + 1 :], earlier[k + 1 :], later[k + 1 :], shared - end)
-    return k, _context(segments, a, b, at), start + at, lost
+    return k, _context(segments, a, b, at), start + at, _lost(parted, earlier, later, shared)
+
+
+def lost(segments: Segments, earlier: Ids, later: Ids, *, shared: int = 0) -> int:
+    """Count only the tokens that are lost, as `part` does."""
+    parted = _parted(segments, earlier, later)
+    return 0 if parted is None or parted.segment == later.size else _lost(parted, earlier, later, shared)
 
 
 def place(segments: Segments, earlier: Ids, later: Ids) -> tuple[int, str, int] | None:
@@ -139,6 +142,13 @@ def _parted(segments: Segments, earlier: Ids, later: Ids) -> _Parted | None:
     if at == a.size and k == earlier.size - 1:
         return None
     return _Parted(k, start, a, b, at, sizes)
+
+
+def _lost(parted: _Parted, earlier: Ids, later: Ids, shared: int) -> int:
+    k, start, a, b, at, sizes = parted
+    end = start + b.size
+    same = min(common(a[at:][::-1], b[at:][::-1]), max(0, end - shared))
+    return same + _found_again(sizes[k + 1 :], earlier[k + 1 :], later[k + 1 :], shared - end)
 
 
 def lost_blocks(prompts: Iterable[tuple[int, BlockHashes]], shared: Counts) -> Counts:

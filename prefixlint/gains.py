@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prefixlint import accounts, bodies, logs, rereading, simulate, whatif
+from prefixlint import accounts, bodies, logs, rereading, resimulate, simulate, whatif
 from prefixlint.accounts import Account, Material
 from prefixlint.ingest import Ingest
 from prefixlint.logfindings import LogFinding
 from prefixlint.model import Request, Text, TokenIds
+from prefixlint.resimulate import Outcome
 from prefixlint.results import NotTried
 from prefixlint.simulate import Replay, Served
 from prefixlint.table import Kind, Table
@@ -54,11 +55,13 @@ class Tokens:
 class Trial:
     """A replay of a log in which families have some of their fixes: what engines serve without and with limits.
 
-    `positions` are those of the replayed requests among all in the order of use.
+    `outcome` counts as the tokenizer does. `positions` are those of the replayed requests among all in the order of
+    use, `changed` says which of those have another prompt than was logged.
     """
 
     table: Table
-    replay: Replay
+    outcome: Outcome
+    changed: NDArray[np.bool_]
     free: Mapping[str, Served]
     limited: Mapping[str, Served]
     positions: NDArray[np.intp]
@@ -69,8 +72,8 @@ class Gains:
     """What was tried.
 
     `order` are the fixes from the one that gains most, each after those before it. `base` is the log as it is, `final`
-    with all fixes, `account` says what becomes of its tokens. `tokens` gives what an engine serves of a family (or of
-    all, None) with some fixes, without limits or with them.
+    with all fixes, `lost` the tokens of each request that are then still behind a difference. `free` and `limited` give
+    what an engine serves of a family (or of all, None) with some fixes, without limits or with them.
     """
 
     fixes: Sequence[whatif.Fix]
@@ -78,7 +81,7 @@ class Gains:
     order: Sequence[int]
     base: Trial
     final: Trial
-    account: Account
+    lost: Counts
     free: Cells
     limited: Cells
     where: slice
@@ -214,7 +217,8 @@ class Study:
         free, limited = Cells(families), Cells(families)
         base = Trial(
             material.table,
-            material.replay,
+            resimulate.whole(material.replay),
+            np.zeros(material.rows.size, np.bool_),
             {n: simulate.scaled(s, material.counts.factors) for n, s in material.replay.engines.items()},
             self.account.served,
             np.arange(material.rows.size),
@@ -243,16 +247,16 @@ class Study:
                 for layer in missing:
                     self._try(layer, free, limited)
             order.append(max(left, key=lambda n: (free.all(engine, done | {n}).cached, -n)))
-        account = self.account
+        lost = self.account.lost
         if fixes:
-            unlimited = replace(material.bounded, served={}, limits={})
-            fixed = replace(material, table=final.table, replay=final.replay, bounded=unlimited, findings=())
-            account = accounts.account(fixed)
+            served = next(iter(final.outcome.engines.values()))
+            full = final.outcome.with_outputs
+            lost = accounts.still_lost(material, self.account, final.table, served, full, changed=final.changed)
         changed = Counter[int]()
         for choice, numbers in self._variants.items():
             changed.update(dict.fromkeys(choice, int(np.count_nonzero(numbers != UNCHANGED))))
         return Gains(
-            fixes, not_tried, order, base, final, account, free, limited, self.where, changed, len(self.unchanged)
+            fixes, not_tried, order, base, final, lost, free, limited, self.where, changed, len(self.unchanged)
         )
 
     def _try(self, layer: Mapping[int, Choice], free: Cells, limited: Cells) -> None:
@@ -347,19 +351,22 @@ class Study:
 
     def _trial(self, layer: Mapping[int, Choice], positions: NDArray[np.intp]) -> Trial:
         material = self.material
-        table = _merged(material.table, self._prompts, self._variants, layer)
-        engines = [served.engine for served in material.replay.engines.values()]
-        whole = positions.size == material.rows.size
-        replay = simulate.run(
-            accounts.arrivals(table, material.encoder, material.rows[positions]),
-            engines,
-            unsalted=table.unsalted(),
-            ways=whole and bool(material.bounded.limits),
-        )
+        held = _held(material.table, self._variants, layer)
+        table = _merged(material.table, self._prompts, held)
+        rows = material.rows[positions]
+        changed = held[rows] != UNCHANGED
         factors = material.counts.factors[positions]
-        free = {name: simulate.scaled(served, factors) for name, served in replay.engines.items()}
-        limited = self.serve(table, replay) if whole else free
-        return Trial(table, simulate.without_trees(replay), free, limited, positions)
+        whole, limits = rows.size == material.rows.size, bool(material.bounded.limits)
+        if whole and not limits:
+            outcome = resimulate.again(material.replay, material.encoder, material.table, table, changed)
+        else:
+            engines = [served.engine for served in material.replay.engines.values()]
+            arrivals = accounts.arrivals(table, material.encoder, rows)
+            replay = simulate.run(arrivals, engines, unsalted=table.unsalted(), ways=whole and limits)
+            outcome = resimulate.whole(replay)
+        free = {name: simulate.scaled(served, factors) for name, served in outcome.engines.items()}
+        limited = self.serve(table, replay) if whole and limits else free
+        return Trial(table, outcome, changed, free, limited, positions)
 
 
 def _loss(fix: whatif.Fix) -> int:
@@ -400,13 +407,18 @@ def _missing(
     return [layer for layer in layers if any(not known.knows(family, choice) for family, choice in layer.items())]
 
 
-def _merged(table: Table, prompts: Table, variants: Variants, layer: Mapping[int, Choice]) -> Table:
-    """Give a table in which the prompts of rewritten requests stand for those that were logged."""
+def _held(table: Table, variants: Variants, layer: Mapping[int, Choice]) -> NDArray[np.int32]:
+    """Give for each request the row of its rewritten prompt; UNCHANGED where the logged one stays."""
     of_family = {family: variants[choice] for family, choice in layer.items() if choice in variants}
     held = np.full(len(table), UNCHANGED, np.int32)
     families = np.frombuffer(table.family, np.int32)
     for family, changed in of_family.items():
         np.copyto(held, changed, where=families == family)
+    return held
+
+
+def _merged(table: Table, prompts: Table, held: NDArray[np.int32]) -> Table:
+    """Give a table in which the prompts of rewritten requests (`held`) stand for those that were logged."""
     namespace, cut, marks = array("i", table.namespace), array("b", table.cut), dict(table.marks)
     namespaces = table.namespaces.copy()
     for row in np.flatnonzero(held != UNCHANGED).tolist():

@@ -47,12 +47,12 @@ def add(result: Analysis, material: Material, account: Account, tried: Gains, *,
     of_blocks = material.replay.distinct_blocks is not None
     waterfalls = []
     for name, free in tried.base.free.items():
-        best = at_best(tried.final.free[name], tried.account.lost, of_blocks=of_blocks)
+        best = at_best(tried.final.free[name], tried.lost, of_blocks=of_blocks)
         losses = _losses(material, account, name)
         told = gaps.told(material.table, material.rows, free, losses, timed=timed, held=held(material, free))
         engine = _Engine(name, free, best, told)
         for scope, (family, where) in scopes.items():
-            lost = int(tried.account.lost[where].sum())
+            lost = int(tried.lost[where].sum())
             waterfalls.append(Waterfall(scope, name, tuple(_steps(engine, tried, family, where)), lost))
     return replace(
         result,

@@ -146,7 +146,7 @@ def test_rewritten_prompts_stand_where_logged_ones_stood():
         others.add_prompt(Request("x", number + 1, Text("b"), "f", namespace=("salt=s",)), cut=True)
         others.set_tokens([100 + number] * (3 - number), [7, 8][: number % 2])
     variants = {frozenset({0}): np.array([-1, 2, -1, 0, -1], np.int32)}
-    merged = gains._merged(own, others, variants, {0: frozenset(), 1: frozenset({0})})
+    merged = gains._merged(own, others, gains._held(own, variants, {0: frozenset(), 1: frozenset({0})}))
     expected = [others if row in (1, 3) else own for row in range(5)]
     numbers = [0, 2, 2, 0, 4]
     for row, (table, number) in enumerate(zip(expected, numbers, strict=True)):
@@ -155,7 +155,7 @@ def test_rewritten_prompts_stand_where_logged_ones_stood():
         assert bool(merged.cut[row]) == (table is others)
         assert merged.namespaces.values[merged.namespace[row]] == (None, *(("salt=s",) if table is others else ()))
     assert len(merged.ends) == len(merged.output_ends) == 5
-    assert gains._merged(own, others, {}, {0: frozenset(), 1: frozenset()}).segments == own.segments
+    assert gains._merged(own, others, gains._held(own, {}, {0: frozenset(), 1: frozenset()})).segments == own.segments
 
 
 def spoken(number, dated):
