@@ -24,7 +24,7 @@ def run() -> None:
     try:
         from prefixlint.cli import main
 
-        main(prog_name="prefixlint")
+        main(prog_name="prefixlint", obj=True)  # the process ends with the command, see `cliparts.collect_seldom`
     except SystemExit as end:
         code = _stopped[0] if _stopped else end.code
         _leave(code)

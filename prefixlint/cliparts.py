@@ -76,9 +76,12 @@ def collect_seldom(objects: int) -> None:
     """Look for cycles once in so many new objects, until the command ends.
 
     What a command keeps are trees of values that hold no cycles: looking for some after each 700 objects, as Python
-    does, is a third of the time of a check and a fifteenth of an analysis.
+    does, is a third of the time of a check and a fifteenth of an analysis. A process that ends with its command goes
+    on so: it would look through all that is left.
     """
-    click.get_current_context().call_on_close(partial(gc.set_threshold, *gc.get_threshold()))
+    context = click.get_current_context()
+    if context.find_root().obj is not True:  # as `prefixlint.__main__` says it
+        context.call_on_close(partial(gc.set_threshold, *gc.get_threshold()))
     gc.set_threshold(objects, 10, 10)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from prefixlint.prompts import Span
+if TYPE_CHECKING:
+    from prefixlint.prompts import Span
 
 
 class Severity(IntEnum):

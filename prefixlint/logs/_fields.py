@@ -9,10 +9,10 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from prefixlint.logs._labels import Labels
 from prefixlint.logs._numbers import count, number, seconds, text
 from prefixlint.logs._output import as_response, call_of, from_message, output_of, plain_text, response_of
 from prefixlint.logs._parse import maybe
-from prefixlint.logs._secrets import is_secret
 from prefixlint.logs._usage import first_count, usage_of
 from prefixlint.model import Content, Latency, Request, Usage
 
@@ -27,7 +27,6 @@ __all__ = [
     "build",
     "call_of",
     "count",
-    "fields_of",
     "first_count",
     "from_message",
     "latency_of",
@@ -47,7 +46,6 @@ __all__ = [
 ]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
-_LONGEST_FIELD = 256
 PARAMS = (
     "chat_template_kwargs",
     "chat_template",
@@ -135,7 +133,6 @@ _REPLICAS = ("replica", "replica_id", "instance", "instance_id", "worker_id", "b
 _AROUND = frozenset(
     (*_TIMES, "response", "response_body", "usage", "latency_ms", "latency", "duration_ms", "ttft_ms", "ttft")
 )
-_BODY_FIELDS = ("prompt_cache_key", "safety_identifier", "user", "service_tier")
 
 
 def build(
@@ -167,7 +164,7 @@ def build(
         "namespace": namespace_of(inside, around),
         "session": session_of(inside, around),
         "user": user_of(inside, around),
-        "fields": fields_of(inside, around),
+        "fields": Labels(inside, around),
     }
     if around:
         found |= {
@@ -350,39 +347,3 @@ def _adapter(value: Any) -> str | None:
     if isinstance(value, dict):
         return _first_text(value, ("lora_name", "name", "lora_int_id", "lora_path"))
     return text(value)
-
-
-def fields_of(body: Mapping[str, Any], envelope: Mapping[str, Any] = _NOTHING) -> Mapping[str, str]:
-    """Give the logged values that one can group by: scalars of the envelope, of `metadata`, and a few of the body.
-
-    Nested keys are joined by dots (`metadata.team`). Values over 256 characters and credentials are left out.
-    """
-    found: dict[str, str] = {}
-    for name, value in envelope.items():
-        if isinstance(value, dict):
-            if name in ("metadata", "tags", "labels", "properties", "attributes"):
-                _add_scalars(found, value, f"{name}.")
-        elif (shown := _shown(value)) is not None and not is_secret(name, shown):
-            found[name] = shown
-    metadata = body.get("metadata")
-    if isinstance(metadata, dict):
-        _add_scalars(found, metadata, "metadata.")
-    for name in _BODY_FIELDS:
-        if name in body and (shown := _shown(body[name])) is not None:
-            found[name] = shown
-    return found or _NOTHING
-
-
-def _add_scalars(found: dict[str, str], values: Mapping[str, Any], prefix: str) -> None:
-    for name, value in values.items():
-        shown = _shown(value)
-        if shown is not None and not is_secret(name, shown):
-            found[f"{prefix}{name}"] = shown
-
-
-def _shown(value: Any) -> str | None:
-    if isinstance(value, str):
-        return value if len(value) <= _LONGEST_FIELD else None
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, (int, float)) else None
