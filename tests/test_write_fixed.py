@@ -439,3 +439,20 @@ def test_options_that_do_not_fit_are_refused(options, tmp_path):
     ran = CliRunner().invoke(main, ["analyze", str(path), *options])
     assert ran.exit_code == 2
     assert "error[" in ran.stderr
+
+
+def test_a_request_that_goes_on_from_one_that_is_not_logged_stays_where_it_is(tmp_path):
+    text = "You help people with parcels and drivers all day long. " * 40
+    values = []
+    for n in range(9):
+        request = {"model": "gpt-5", "instructions": f"It is 10:{n:02}:11. {text}", "input": f"question {n}"}
+        if n in (0, 5):
+            request["previous_response_id"] = "resp_of_another_day"
+        answer = {"id": f"resp_{n}", "object": "response", "output": []}
+        values.append({"time": 1000 + n, "request": request, "response": answer})
+    out = tmp_path / "out.jsonl"
+    fixed([write(tmp_path / "log.jsonl", values)], out)
+    written = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    assert [value["time"] for value in written] == [value["time"] for value in values]
+    assert written[0] == values[0]
+    assert written[1]["request"] != values[1]["request"]
