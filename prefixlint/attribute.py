@@ -115,6 +115,16 @@ def read_before(segments: Segments, prompt: Ids, token: int, most: int) -> str:
     return segments.decode(np.concatenate(held[::-1])) if held else ""
 
 
+def read(segments: Segments, prompt: Ids, begin: int = 0, end: int | None = None) -> Ids:
+    """Give the tokens of a prompt from `begin` to `end`."""
+    ends = np.cumsum(segments.sizes(prompt))
+    begin, end = max(0, begin), int(ends[-1]) if end is None else min(end, int(ends[-1]))
+    first, last = (int(np.searchsorted(ends, at, "right")) for at in (begin, end - 1))
+    held = [segments.piece(int(segment)) for segment in prompt[first : last + 1]]
+    start = int(ends[first]) - held[0].size if held else 0
+    return np.concatenate(held)[begin - start : end - start] if held else np.empty(0, np.uint32)
+
+
 class _Parted(NamedTuple):
     """The first differing segment and the tokens before it, that segment in both prompts, and where the two differ.
 

@@ -41,6 +41,7 @@ _GONE = frozenset({"window", "removed"})
 _APART = frozenset({"PFX503", "PFX504"})
 """Rules of what keeps caches apart: mending another cause does not join them."""
 _READ = 96  # tokens before the end of the served prefix in which the text before a cause's place is looked for
+_JOINT = 6  # tokens on both sides of a place that show whether two prompts are the same there
 _TELLING = 4  # characters, at least, of a text that is found there
 _FLEETING = frozenset({"PFX404"})
 """Rules of blocks that only the newest message has."""
@@ -139,15 +140,35 @@ def parting(
     same = table.namespace[row] == table.namespace[pair.partner]
     if lost is None and same:
         return None
-    if lost is None or not (same or pair.apart):
-        lost = 0
     segment, context, token = attribute.place(comparer.segments, earlier, later) or (0, "", 0)
+    if not (same or pair.apart):
+        lost = 0
+    elif lost is None:  # what the template leaves out stands behind what another cache has
+        lost = max(0, token - shared)
     if lost and pair.leads and not elsewhere:
-        ends = [shared, token] if shared > token else [token]
-        texts = (attribute.read_before(comparer.segments, later, end, _READ) for end in ends)
-        ending = next((number for text in texts if (number := _ending(pair.leads, text)) is not None), pair.finding)
+        ends = ([shared, token] if shared > token else [token]) if same else [shared]
+        told = (_told(comparer.segments, later, end, pair) for end in ends)
+        ending = next((number for number in told if number is not None), pair.finding)
+        if ending != pair.finding and _runs_on(comparer.segments, earlier, later, ends[0]):
+            ending = pair.finding  # what a cache had of another conversation ends where nothing differs
         pair = replace(pair, finding=ending)
     return attribute.Parting(row, pair.partner, segment, context, token, lost), pair
+
+
+def _told(segments: attribute.Segments, prompt: attribute.Ids, end: int, pair: Pair) -> int | None:
+    return _ending(pair.leads, attribute.read_before(segments, prompt, end, _READ))
+
+
+def _runs_on(segments: attribute.Segments, earlier: attribute.Ids, later: attribute.Ids, token: int) -> bool:
+    """Tell whether what stands around a token stands so in the earlier prompt as well."""
+    around = attribute.read(segments, later, token - _JOINT, token + _JOINT)
+    if around.size < 2 * _JOINT:
+        return False
+    run, whole = around.tobytes(), attribute.read(segments, earlier).tobytes()
+    at = whole.find(run)
+    while at >= 0 and at % around.itemsize:
+        at = whole.find(run, at + 1)
+    return at >= 0
 
 
 def _ending(leads: Mapping[int, str], text: str) -> int | None:

@@ -70,8 +70,10 @@ def _moved(earlier: View, later: View, n: int, blocks: Sequence[Any]) -> Compare
     added = len(l) - (len(e) - dropped + put)
     where = at(later_path(later, n), e[n].raw, l[n].raw if n < len(l) else None)
     rank = (2, n, where.char)
-    if n <= 1 and dropped > put and put <= 1 and not _comes_again(e[n : n + first.a], l[n + first.b :], e[n + first.a]):
-        results = sum(1 for _ in takewhile(lambda m: m.said.results, reversed(e[n : n + first.a])))
+    gone = e[n : n + first.a]
+    begins = n <= 1 and dropped > put and put <= 1 and not all(map(_is_thought, gone))
+    if begins and not _comes_again(gone, l[n + first.b :], e[n + first.a]):
+        results = sum(1 for _ in takewhile(lambda m: m.said.results, reversed(gone)))
         if dropped - put - results <= max(0, added) + _WINDOW_SLACK:
             what = f"the history begins {many(dropped, 'message')} later than one turn before"
             before, after = _head_line(e[n]), _head_line(l[n])
@@ -90,6 +92,12 @@ def _edits_of_kept(earlier: View, later: View, n: int, first: Any) -> Iterator[H
     for i, j in zip(kept, range(n + first.b, len(later.messages)), strict=False):
         if earlier.messages[i].key != later.messages[j].key:
             yield from _edit(earlier, later, i, j)
+
+
+def _is_thought(message: Message) -> bool:
+    """Tell whether a message holds nothing but what a model thought, as in dialects in which that is an item."""
+    said = message.said
+    return bool(said.reasoning) and not (said.text or said.calls or said.results or said.media)
 
 
 def _comes_again(gone: Sequence[Message], rest: Sequence[Message], stays: Message) -> bool:
@@ -141,6 +149,9 @@ def _removed(message: Message, rest: Sequence[Message], where: At, rank: tuple[i
         what = f"a {role} message stands near the end only, and is taken away on the next turn"
         key: tuple[str, ...] = ("PFX404", role)
         return Hit("PFX404", "moves", rank, where, key, what, _head_line(message), "", same=True, tail=1)
+    if _is_thought(message):
+        what, before = "the reasoning of an assistant message is left out", message.said.reasoning
+        return Hit("PFX403", "reasoning", rank, where, ("PFX403", "reasoning"), what, before, "", same=True, tail=1)
     what = f"a {role} message was taken out of the history"
     key = ("PFX401", "removed", role)
     return Hit("PFX401", "removed", rank, where, key, what, _head_line(message), "", same=True, tail=1)
@@ -379,8 +390,8 @@ def _mutated(
     one, two = texts
     role = earlier.messages[i].said.role
     before, after = (places[0].before, places[0].after) if places else (one, two)
-    more = two.removeprefix(one) if len(two) - len(one) <= _MARK else ""
-    marked = len(two) > len(more) > 0 and _CLEARED.search(more) is not None  # what is short gets the mark as well
+    more = two[common_prefix(one, two) :]  # what is short may be longer with the mark
+    marked = 0 < len(more) < len(two) and len(more) <= _MARK and _CLEARED.search(more) is not None
     if marked or (len(two) < len(one) and (_CLEARED.search(two) or one.startswith(two) or role == "tool")):
         verb = "cleared" if len(two) < 120 else "cut short"
         yield "PFX401", "cleared", (role,), f"a {role} message of the history was {verb}", one, two, 3

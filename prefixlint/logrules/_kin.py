@@ -40,10 +40,12 @@ def label(hit: Hit, view: View) -> Label | None:
     if hit.rank[0] != 1 or hit.kind not in _COMES or not (hit.same or comes(hit)):
         return None
     before, after = hit.before.strip(), hit.after.strip()
-    line = around(hit, view)[: min(hit.at.char, _BEFORE)].rpartition("\n")[2]
+    value = max(hit.before, hit.after, key=len)
+    own = "\n" in value[: len(value) - len(value.lstrip())]  # it begins a line of its own
+    line = "" if own else around(hit, view)[: min(hit.at.char, _BEFORE)].rpartition("\n")[2]
     more = _more(before, after)
     if more is not None:
-        found = line + more
+        found = more if line and more.startswith(line) else line + more  # what follows may begin alike
     elif line:  # both have something, which may be no more than a value in a line
         return line[-_LABEL:] if len(line) >= _LEAST else None
     else:
@@ -104,6 +106,8 @@ def names(hit: Hit, text: str, told: Label) -> bool:
     if not isinstance(told, str):
         return hit.key == told
     at = text.find(told)
+    if hit.rank[0] == 1 and hit.kind == "order" and told in hit.before:
+        return True  # the first of the things that stand in another order each time
     if hit.rank[0] != 1 or at < 0:
         return False
     place = min(hit.at.char, _BEFORE)

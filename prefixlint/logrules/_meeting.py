@@ -33,6 +33,16 @@ def meeting(earlier: str, i: int, later: str, j: int) -> tuple[int, int]:
     return len(earlier) - tail, len(later) - tail
 
 
+def put_ahead(before: str, after: str) -> int:
+    """Count the characters of lines that two values end with, where one is nothing else: more stands ahead of them.
+
+    That is so where both begin alike, as two headings do.
+    """
+    one, two = sorted((before, after), key=len)
+    lines = one.strip() and two.endswith(one) and two[: len(two) - len(one)].endswith("\n")
+    return len(one) if lines else 0
+
+
 def near(a: str, b: str) -> tuple[int, int] | None:
     """Give where two lines have the first run of _RESYNC characters in common, as they align best.
 

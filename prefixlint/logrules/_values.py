@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from prefixlint.bodies import common_prefix
-from prefixlint.logrules._meeting import REACH, meeting
+from prefixlint.logrules._meeting import REACH, meeting, put_ahead
 from prefixlint.logrules._orders import same_items, same_lines, shuffled, word_start
 from prefixlint.logrules._pieces import piece
 
@@ -30,6 +30,9 @@ _LISTED = 60  # lines of a list of files
 _FILE = re.compile(r"(?:\S{1,10} +){0,2}(?:[\w.@+~-]*[/\\])*[\w@+-]*\.[\w.-]+(?: +\S{1,10}){0,2}")
 _STOPS = (".", "!", "?")
 _SENTENCES = re.compile(r"(?:[^\W\d_]{2,}[,;]? ){4,}[^\W\d_]+[.!?](?:\s|\Z)")
+
+_GOES_ON = re.compile(r"[^\W\d_]{2,}[.!?] [^\W\d_]+(?: [^\W\d_]+){3}")
+"""The end of a sentence, and the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,6 +397,9 @@ def _free_text(earlier: str, i: int, later: str, j: int) -> tuple[Place, int, in
     most = j + _AHEAD if begun else end_b
     while later[end_b : end_b + 1].isalnum() and end_b < most and earlier[end_a : end_a + 1] == later[end_b]:
         end_a, end_b = end_a + 1, end_b + 1
+    whole_lines = earlier[i - back - 1 : i - back] in ("", "\n")
+    only = put_ahead(earlier[i - back : end_a], later[start:end_b]) if whole_lines else 0
+    end_a, end_b = end_a - only, end_b - only
     before, after = piece(earlier, i - back, end_a), piece(later, start, end_b)
     if not before or not after:
         alone = _alone(earlier, i - back, before) if before else _alone(later, start, after)
@@ -430,6 +436,12 @@ def _alone(text: str, start: int, line: str) -> tuple[str, str] | None:
     return None
 
 
+def kind_of_line(line: str) -> str | None:
+    """Say what kind of value a line is there for; None where it is no such line."""
+    found = _alone(line, 0, line.rstrip("\n"))
+    return None if found is None else found[0]
+
+
 def _is_of_line(line: str, end: int) -> bool:
     """Tell whether a number that ends here may as well be that of its line, as in a list, and counts nothing."""
     return line[end : end + 1] in (":", ")") or _COUNTER.isdisjoint(map(str.lower, _WORDS.findall(line)))
@@ -458,7 +470,9 @@ def _free_kind(before: str, after: str, later: str, start: int) -> str:
 
 def _is_told(value: str) -> bool:
     """Tell whether a value is a passage: sentences say more than who is asking and what state a machine is in."""
-    return len(value) > _LABELLED and _SENTENCES.search(value) is not None
+    if len(value) > _LABELLED and _SENTENCES.search(value) is not None:
+        return True
+    return _GOES_ON.search(value) is not None
 
 
 def is_listing(value: str) -> bool:

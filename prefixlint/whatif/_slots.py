@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from prefixlint.bodies import common_prefix
 from prefixlint.families import head_lines, without_digits
-from prefixlint.logrules import _spans
+from prefixlint.logrules import _spans, _values
 
 FREE = frozenset({"text", "retrieval", "environment", "order"})
 """Kinds of value that are running text: their ends are where lines end, but those of a list within a line."""
@@ -20,6 +20,9 @@ _LABEL = 40  # characters before a value, in its line, that say what it is
 _JOIN = 4  # characters; shorter text between two values is found anywhere
 _MOST = 64  # differences of two texts that are learnt from
 _LINES = 6  # times a value's length that its line may have to be moved as a whole
+_PASSAGE, _SHORT = 8, 400  # lines and characters, at most, of what only some texts have for the sake of a value in it
+_DATA = frozenset({"json", "order"})
+"""Kinds that stay where they are: a text without them needs no place for them."""
 _GAP = "\0"  # stands for a gap
 _VAIN = 64  # texts that are remembered as they taught nothing
 _ALIKE = 0.2  # of a text that must be the same for it to be of one template
@@ -28,10 +31,14 @@ _STAYS = 0.6  # of what stays in a template that another text of it has; applica
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which differences are slots: their kinds, and whether they stand at the end of the text (None: anywhere)."""
+    """Which differences are slots: their kinds, and whether they stand at the end of the text (None: anywhere).
+
+    `others` are kinds that other fixes are about: lines of such values at the edges of a passage stay where they are.
+    """
 
     kinds: frozenset[str]
     end: bool | None = None
+    others: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +69,18 @@ class Template:
             if slot and place.kind in FREE and (place.kind != "order" or "\n" in place.before):
                 begin, end = self._widened(begin, end)
             if not slot and any(held and begin <= a and b <= end and a < b for a, b, held in self.gaps):
-                if place.after or not self._is_line(begin, end):
+                if place.after or not self._is_passage(begin, end, most=1 if wanted.kinds <= _DATA else _PASSAGE):
                     continue  # the other text has nothing like the slot, so it does not tell where the slot ends
                 slot = True
             if slot and not (place.before and place.after):
                 self.empty.add(begin)
             self._add(begin, end, slot=slot)
 
-    def _is_line(self, begin: int, end: int) -> bool:
-        """Tell whether a text is a line, of which only slots change: another text without it lacks it as a whole."""
-        line = self.text[begin:end].strip()
-        return "\n" not in line and all(held for a, b, held in self.gaps if a < end and begin < b)
+    def _is_passage(self, begin: int, end: int, *, most: int) -> bool:
+        """Tell whether a text is a line or some, in which only slots change: a text without it lacks it as a whole."""
+        lines = self.text[begin:end].strip().split("\n")
+        short = len(lines) == 1 or end - begin <= _SHORT
+        return len(lines) <= most and short and all(held for a, b, held in self.gaps if a < end and begin < b)
 
     def _widened(self, begin: int, end: int) -> tuple[int, int]:
         """Give the whole lines that running text stands in, where they hold little else."""
@@ -109,17 +117,19 @@ class Template:
         """Count the slots."""
         return sum(slot for _, _, slot in self.gaps)
 
-    def fill(self, text: str) -> Filled | None:
-        """Take a text apart; None where it is of another template, or has no slot."""
+    def fill(self, text: str, others: frozenset[str] = frozenset()) -> Filled | None:
+        """Take a text apart; None where it is of another template, or has no slot. `others` as in `Wanted`."""
         found = self._values(text)
         if found is None:
             return None
         pieces, values, piece = [], [], self._pieces[0]
         for gap, label, value, behind in zip(self.gaps, self._labels, found, self._pieces[1:], strict=True):
             if gap[2]:
-                pieces.append(piece)
-                values.append((label, value))
-                piece = behind
+                whole = piece[-1:] in ("", "\n") and "\n" in (value[-1:], behind[:1])  # lines, and no part of one
+                ahead, own, rest = _apart(value, others) if others and whole else ("", value, "")
+                pieces.append(piece + ahead)
+                values.append((label, own))
+                piece = rest + behind
             else:
                 piece += value + behind
         pieces.append(piece)
@@ -164,6 +174,17 @@ class Template:
         return sum(n for line, n in stay.items() if line in here) >= _STAYS * sum(stay.values())
 
 
+def _apart(value: str, others: frozenset[str]) -> tuple[str, str, str]:
+    """Cut lines at the beginning and the end of a passage off that are there for values of some kinds."""
+    lines = value.splitlines(keepends=True)
+    begin, end = 0, len(lines)
+    while begin < end and _values.kind_of_line(lines[begin]) in others:
+        begin += 1
+    while begin < end and _values.kind_of_line(lines[end - 1]) in others:
+        end -= 1
+    return "".join(lines[:begin]), "".join(lines[begin:end]), "".join(lines[end:])
+
+
 @dataclass(slots=True)
 class Templates:
     """The templates of one place, the one that fitted last first."""
@@ -191,7 +212,7 @@ class Templates:
         Only texts that show the cause (`shows`) teach something of where it stands.
         """
         for number, template in enumerate(self.found):
-            filled = template.fill(text)
+            filled = template.fill(text, self.wanted.others)
             if filled is not None:
                 if number:
                     self.found.insert(0, self.found.pop(number))
@@ -205,7 +226,7 @@ class Templates:
     def _taught(self, template: Template, text: str) -> tuple[Template, Filled] | None:
         known = list(template.gaps)
         template.learn(text, self.wanted)
-        filled = template.fill(text)
+        filled = template.fill(text, self.wanted.others)
         if template.gaps != known or len(self._vain) >= _VAIN:
             self._vain.clear()
         elif filled is None:

@@ -132,7 +132,7 @@ def learn(codes: frozenset[str], pairs: Sequence[Example], others: frozenset[str
                     kinds.setdefault(place, set()).update(_kinds(found, hit, others, only=place == first))
     moved = _Moved(codes if history else frozenset(), lists=lists)
     for place, found_pairs in texts.items():
-        templates = Templates(Wanted(frozenset(kinds[place]), end=_end(codes, others)))
+        templates = Templates(Wanted(frozenset(kinds[place]), _end(codes, others), others - kinds[place]))
         templates.learn(found_pairs)
         if templates.found:
             moved.templates[place] = templates

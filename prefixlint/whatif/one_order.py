@@ -6,8 +6,10 @@ Other data is written with its keys in order.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from prefixlint.logrules._heads import same_data
 from prefixlint.logrules._message import unmarked
@@ -20,6 +22,9 @@ from prefixlint.whatif._turn import Turn
 CODES = frozenset({"PFX301", "PFX302"})
 ORDER = 10
 
+_OPENS = re.compile(r"[{\[]")
+_TRIED = 8  # brackets of a value at which JSON may begin
+_DECODER = json.JSONDecoder()
 _CUTS = ("\n", ", ", ",", "; ", " | ", " ")
 
 
@@ -54,7 +59,8 @@ class _Ordered:
     def _once(self, value: str) -> str:
         """Give a value as the same data was written first."""
         begin, end, key = _data(value)
-        return value[:begin] + self.written.setdefault(key, value[begin:end]) + value[end:]
+        behind = self._once(value[end:]) if key[0] == "json" and end < len(value) else value[end:]
+        return value[:begin] + self.written.setdefault(key, value[begin:end]) + behind
 
     def _definitions(self, turn: Turn) -> None:
         tools = list(_edit.get(turn.body, turn.view.tools_path) or ())
@@ -69,11 +75,14 @@ class _Ordered:
 
 
 def _data(value: str) -> tuple[int, int, tuple[str, ...]]:
-    """Say where data stands in a value and what it is: a list within a line has words before and behind it."""
-    try:
-        return 0, len(value), ("json", json.dumps(json.loads(value), sort_keys=True))
-    except (ValueError, RecursionError):
-        pass
+    """Say where data stands in a value and what it is: words may stand before and behind it, as in a line of others."""
+    for found in islice(_OPENS.finditer(value), _TRIED):
+        try:
+            data, end = _DECODER.raw_decode(value, found.start())
+        except (ValueError, RecursionError):
+            continue
+        if data:
+            return found.start(), end, ("json", json.dumps(data, sort_keys=True))
     cut = next((cut for cut in _CUTS if cut in value.strip("\n")), None)
     if cut is None:
         return 0, len(value), ("text", value)

@@ -1,0 +1,194 @@
+"""Several causes in one application: each is told for itself, costs what it costs, and its fix leaves the others."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from logcases import RULES, assistant, call, conversation, system, tool, user
+
+from prefixlint import logrules, logs, pipeline, rulebook
+from prefixlint.whatif._slots import Templates, Wanted
+
+RULE = "\n".join(f"Rule {name}: never book the {name} without asking the guest first." for name in "abcdefgh")
+SKILLS = [f"### skill {name}\n{RULES.replace('ferry', name)}" for name in ("aim", "bid", "cut", "dig")]
+
+
+def log(folder, bodies):
+    path = folder / "log.jsonl"
+    path.write_text("".join(json.dumps(body) + "\n" for body in bodies), "utf-8")
+    return str(path)
+
+
+def check(folder, bodies):
+    return logrules.check(logs.read([log(folder, bodies)]), rulebook.rules())
+
+
+def analyzed(folder, bodies, **options):
+    written = []
+    watch = pipeline.Watch(on_fixed=written.append)
+    result = pipeline.analyze([log(folder, bodies)], pipeline.Options(**options), watch=watch)
+    return result, [json.loads(line) for line in b"".join(written).splitlines()]
+
+
+def lost(result):
+    return {finding.rule.code: finding.tokens_lost["sglang"] for finding in result.findings}
+
+
+def talks(heads, turns=3):
+    """Give conversations, each with a head and questions of its own."""
+    found = []
+    for number, head in enumerate(heads):
+        for body in conversation(lambda _, head=head: head, turns):
+            for message in body["messages"][1:]:
+                message["content"] += f" It is on {'ABCDEFGHIJKLMNOP'[number] * 90} of course."
+            found.append(body)
+    return found
+
+
+def test_things_in_another_order_that_only_some_have_are_no_text_of_their_own(tmp_path):
+    """The heading behind them begins as theirs do."""
+    orders = [(0, 1, 2, 3), (), (2, 0, 3, 1), (), (3, 2, 1, 0), (1, 3, 0, 2), (), (2, 1, 3, 0), ()]
+    heads = ["\n\n".join(["You sell.", *([*map(SKILLS.__getitem__, o)]), f"## Rules\n{RULE * 9}"]) for o in orders]
+    (finding,) = check(tmp_path, talks(heads))
+    assert (finding.rule.code, finding.kind) == ("PFX301", "order")
+    assert {s.row // 3 for s in finding.sightings} == set(range(2, 9))  # from where a second order is seen
+
+
+def test_a_block_at_the_end_that_begins_within_a_conversation_is_the_cause_of_those_behind(tmp_path):
+    def files(step):
+        return "\n\ngit status:\n" + "\n".join(f" M src/draft_{step * 7 + n}.py" for n in range(1 + step % 3))
+
+    bodies = talks([RULES] * 6)
+    for step, body in enumerate(bodies[7:]):
+        body["messages"][0]["content"] += files(step)
+    (finding,) = check(tmp_path, bodies)
+    assert finding.rule.code == "PFX106"
+    assert min(s.row for s in finding.sightings) == 7
+
+
+@pytest.mark.parametrize("size", [85, 95, 140])
+def test_a_result_that_is_cut_may_be_as_long_as_before(size, tmp_path):
+    bodies, talk = [], []
+    for turn in range(3):
+        text = f'{{"rows": "{chr(97 + turn) * (size if turn == 1 else 400)}"}}'
+        talk += [user(f"and {turn}?"), assistant("", tool_calls=[call(f"c{turn}")])]
+        old = [
+            m | {"content": f"{m['content'][:90]}... [{len(m['content'])} chars]"} if m["role"] == "tool" else m
+            for m in talk
+        ]
+        talk.append(tool(f"c{turn}", text))
+        bodies.append({"messages": [system(RULES), *old, talk[-1]]})
+    (finding,) = check(tmp_path, bodies)
+    assert (finding.rule.code, finding.kind) == ("PFX401", "cleared")
+
+
+def test_data_that_some_requests_lack_is_written_in_one_way(tmp_path):
+    orders = [("a", "b", "c"), None, ("c", "a", "b"), ("b", "c", "a"), None, ("c", "b", "a"), ("b", "a", "c")] * 2
+    heads = [
+        f"You sell.\n\n{(order and f'Configuration: {json.dumps({k: [k, 1] for k in order})}' + chr(10) * 2) or ''}{RULE}"
+        for order in orders
+    ]
+    _, rewritten = analyzed(tmp_path, talks(heads), what_if=("PFX302",))
+    assert {body["messages"][0]["content"] for body in rewritten} == {heads[0], heads[1]}
+
+
+def test_a_paragraph_that_comes_and_goes_with_its_values_is_told_as_a_whole():
+    def text(number):
+        told = f"Tenant: t-{1000 + number}\nConversation: conv-{number * 7919}\n\n" if number else ""
+        return f"You sell.\n\n{told}{RULE}"
+
+    templates = Templates(Wanted(frozenset({"identity"})))
+    templates.learn([(text(3), text(5)), (text(5), text(8))])
+    for number in (0, 4):
+        _, filled = templates.fill(text(number))
+        assert "".join(filled.pieces) == text(0)
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_a_value_of_another_fix_stays_beside_the_passage_that_is_moved(ahead):
+    marks = [None, "6f1e0b5c-0d51-4a8e-9b3e-0a1b2c3d4e51", "0c7d1f6a-5e42-4b0d-8f53-d1e6c07b9a24"]
+
+    def text(number, mark):
+        case = f"Case file:\nThe {['rudder', 'winch', 'anchor'][number]} is {['worn', 'lost', 'bent'][number]}, ask the dock."
+        trace = [f"trace_id: {mark}"] if mark else []
+        return "\n".join([*trace, case, RULE] if ahead else [case, *trace, RULE])
+
+    templates = Templates(Wanted(frozenset({"text", "retrieval"}), others=frozenset({"random"})))
+    templates.learn([(text(0, None), text(1, marks[1])), (text(1, marks[1]), text(2, marks[2]))])
+    for mark in marks:
+        left = {"".join(templates.fill(text(number, mark))[1].pieces) for number in range(3)}
+        assert len(left) == 1
+        assert (mark in left.pop()) if mark else True
+
+
+def test_a_sentence_behind_a_guest_is_nobodys_name():
+    heads = [f"You sell.\nTell the guest {what}\n{RULE}" for what in ("dossier. Ask one crew for it then.", "ledger.")]
+    assert "identity" not in {place.kind for place, _ in logrules.differences(*heads)}
+
+
+def _thinking(turn, number):
+    """Give the items of a request of which the latest thought alone is kept."""
+    items = []
+    for n in range(turn):
+        items += [{"role": "user", "content": f"question {n} of {number}?"}]
+        if n == turn - 1:
+            items.append(
+                {
+                    "type": "reasoning",
+                    "id": f"r{n}",
+                    "summary": [{"type": "summary_text", "text": f"thought {n} of {number}"}],
+                }
+            )
+        items.append(
+            {
+                "type": "message",
+                "role": "assistant",
+                "content": [{"type": "output_text", "text": f"answer {n} of {number}"}],
+            }
+        )
+    return [*items, {"role": "user", "content": f"question {turn} of {number}?"}]
+
+
+def test_a_thought_that_is_an_item_of_its_own_is_reasoning_that_is_left_out(tmp_path):
+    bodies = [{"model": "m", "instructions": RULES, "input": _thinking(turn, n)} for n in range(3) for turn in range(4)]
+    (finding,) = check(tmp_path, bodies)
+    assert (finding.rule.code, finding.kind, finding.requests) == ("PFX403", "reasoning", 6)
+
+
+def test_another_model_costs_what_its_cache_lacks_where_thoughts_go_too(tmp_path):
+    """The chat template leaves them out by itself: what stands before them is lost to the other model."""
+    bodies = []
+    for number in range(4):
+        said = assistant("", tool_calls=[call("c")], reasoning_content=f"thought of {number}")
+        asked = [system(f"{RULES} {number}"), user("when does it sail?"), said, tool("c", "at nine")]
+        bodies += [{"model": "one", "messages": asked[:2]}, {"model": "one", "messages": asked}]
+        bodies.append({"model": "two", "messages": [*asked, assistant("At nine."), user("and then?")]})
+    result, _ = analyzed(tmp_path, bodies, what_if=(), engines=("sglang",))
+    assert lost(result)["PFX504"] > 4 * 12
+
+
+def test_what_differs_without_being_seen_in_the_prompt_takes_no_loss(tmp_path):
+    """The cache got past the age with what it had of another conversation, and ends at the first message."""
+    bodies = []
+    for number in range(8):
+        history = []
+        for turn in range(3):
+            head = f"Inventory snapshot taken {(3, 8, 5, 9)[(3 * number + turn * 5) % 4]} minutes ago.\n{RULE * 4}"
+            asked = f"Question {turn} of {'ABCDEFGH'[number] * 30}: which rule is it about, and what does it say?"
+            newest = {"role": "user", "content": [{"type": "text", "text": asked}]}
+            bodies.append(
+                {
+                    "model": "claude-sonnet-4-5",
+                    "max_tokens": 9,
+                    "system": [{"type": "text", "text": head}],
+                    "messages": [*history, newest],
+                }
+            )
+            history += [user(asked), assistant(f"Answer {turn} of {'ABCDEFGH'[number] * 30}.")]
+    result, _ = analyzed(tmp_path, bodies, what_if=())
+    found = lost(result)
+    assert found["PFX103"] > 0 == found["PFX406"]
