@@ -42,6 +42,7 @@ _APART = frozenset({"PFX503", "PFX504"})
 """Rules of what keeps caches apart: mending another cause does not join them."""
 _READ = 96  # tokens before the end of the served prefix in which the text before a cause's place is looked for
 _JOINT = 6  # tokens on both sides of a place that show whether two prompts are the same there
+_RIGHT_BEHIND = 48  # characters: what a template writes between two messages, and a token
 _TELLING = 4  # characters, at least, of a text that is found there
 _FLEETING = frozenset({"PFX404"})
 """Rules of blocks that only the newest message has."""
@@ -147,16 +148,29 @@ def parting(
         lost = max(0, token - shared)
     if lost and pair.leads and not elsewhere:
         ends = ([shared, token] if shared > token else [token]) if same else [shared]
-        told = (_told(comparer.segments, later, end, pair) for end in ends)
+        told = (_ending(comparer.segments, earlier, later, end, pair) for end in ends)
         ending = next((number for number in told if number is not None), pair.finding)
-        if ending != pair.finding and _runs_on(comparer.segments, earlier, later, ends[0]):
-            ending = pair.finding  # what a cache had of another conversation ends where nothing differs
         pair = replace(pair, finding=ending)
     return attribute.Parting(row, pair.partner, segment, context, token, lost), pair
 
 
-def _told(segments: attribute.Segments, prompt: attribute.Ids, end: int, pair: Pair) -> int | None:
-    return _ending(pair.leads, attribute.read_before(segments, prompt, end, _READ))
+def _ending(
+    segments: attribute.Segments, earlier: attribute.Ids, later: attribute.Ids, end: int, pair: Pair
+) -> int | None:
+    """Give the finding before whose place a prefix ends; None where what ends it holds what is before none of them.
+
+    What a cache had of another conversation may end right where nothing differs: that is no finding's doing.
+    """
+    text = attribute.read_before(segments, later, end, _READ)
+    ends = {
+        finding: text.rfind(lead) + len(lead)
+        for finding, lead in pair.leads.items()
+        if len(lead.strip()) >= _TELLING and lead in text
+    }
+    found = max(ends, key=lambda finding: ends[finding], default=None)
+    if found in (None, pair.finding) or len(text) - ends[found] > _RIGHT_BEHIND:
+        return found
+    return pair.finding if _runs_on(segments, earlier, later, end) else found
 
 
 def _runs_on(segments: attribute.Segments, earlier: attribute.Ids, later: attribute.Ids, token: int) -> bool:
@@ -169,16 +183,6 @@ def _runs_on(segments: attribute.Segments, earlier: attribute.Ids, later: attrib
     while at >= 0 and at % around.itemsize:
         at = whole.find(run, at + 1)
     return at >= 0
-
-
-def _ending(leads: Mapping[int, str], text: str) -> int | None:
-    """Give the finding before whose place a text ends; None where the text holds what stands before none of them."""
-    ends = {
-        finding: text.rfind(lead) + len(lead)
-        for finding, lead in leads.items()
-        if len(lead.strip()) >= _TELLING and lead in text
-    }
-    return max(ends, key=lambda finding: ends[finding], default=None)
 
 
 @dataclass(frozen=True, slots=True)

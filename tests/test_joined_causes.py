@@ -192,3 +192,22 @@ def test_what_differs_without_being_seen_in_the_prompt_takes_no_loss(tmp_path):
     result, _ = analyzed(tmp_path, bodies, what_if=())
     found = lost(result)
     assert found["PFX103"] > 0 == found["PFX406"]
+
+
+def test_a_message_that_ends_every_request_could_be_had_by_the_first_of_a_conversation_too(tmp_path):
+    bodies = talks([RULES] * 5)
+    for body in bodies:
+        body["messages"].append(system(f"Keep to this at all times. {RULE}"))
+    (finding,) = check(tmp_path, bodies)
+    assert (finding.rule.code, finding.requests) == ("PFX203", 14)
+    assert {s.row for s in finding.sightings if not s.turn} == {3, 6, 9, 12}
+    result, _ = analyzed(tmp_path, bodies, what_if=())
+    each = lost(result)["PFX203"] / 14
+    assert each == pytest.approx(len(RULE) / 5, rel=0.4)
+
+
+def test_a_message_that_ends_requests_of_one_turn_is_where_it_belongs(tmp_path):
+    bodies = [body for body in talks([RULES] * 5) if len(body["messages"]) == 2]
+    for body in bodies:
+        body["messages"].append(system(f"Keep to this at all times. {RULE}"))
+    assert check(tmp_path, bodies) == []

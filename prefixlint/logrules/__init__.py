@@ -220,4 +220,5 @@ def _sibling(earlier: View, later: View) -> list[Hit]:
         *_heads.tools(earlier, later, same=False),
         *_heads.system(earlier, later, same=False),
         *_heads.opening(earlier, later),
+        *_heads.ending(earlier, later),
     ]

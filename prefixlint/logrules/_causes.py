@@ -33,6 +33,8 @@ _OPENING = 24  # characters by which a first message is found in a prompt
 _LEAD = 24  # characters by which the place of one of several hits is found in a prompt
 _SHORT = 8  # characters that a message begins with, which many do
 _SETTINGS = frozenset({"PFX307", "PFX503", "PFX504"})
+_OF_TURNS = frozenset({"PFX203", "PFX305"})
+"""Rules that turns show, and siblings only where turns of their family do."""
 _APART = 256  # causes that others may name, as many as are kept apart
 _OFTEN = 4  # requests per output schema from which on it is one of a few tasks
 
@@ -165,9 +167,9 @@ class Causes:
                 cause.behind[self._key_in(family, first, later)] += 1
 
     def _is_shown(self, hit: Hit, family: int, view: View) -> bool:
-        """Tell whether a hit counts: other tools or a line of its own may be right for a sibling, until others show."""
-        if hit.code == "PFX305" and not hit.same:
-            known = self._causes.get(self._key(hit))
+        """Tell whether a hit counts: what may be right for a sibling, as other tools or a line, until others show."""
+        if hit.code in _OF_TURNS and not hit.same:
+            known = self._causes.get(self._key_in(family, hit, view))
             return known is not None and family in known.families
         return not _kin.comes(hit) or self._named(family, _kin.label(hit, view)) is not None
 
@@ -176,9 +178,9 @@ class Causes:
         label, key = _kin.label(hit, view), self._key(hit)
         if label is None:
             return key
-        if not hit.same:
-            return self._named(family, label) or key
         apart = (key, family, label)
+        if not hit.same:
+            return apart if apart in self._apart else self._named(family, label) or key
         if apart not in self._apart and len(self._apart) >= _APART:
             return key
         self._apart[apart] = apart

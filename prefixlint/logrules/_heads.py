@@ -54,6 +54,7 @@ _ASKED = frozenset({"counter", "date", "environment", "identity", "random"})
 """Kinds of value that a user's question holds as well."""
 _AUTHORED = 400  # characters shared behind such a value where an application wrote it; a question is shorter
 _GROWN = 3  # characters more at the end of a text from which on it has grown
+_ENDING = 80  # characters of a message that is worth to be moved ahead of others
 _TOOLS = 5  # tools whose changed definitions are told apart
 _FOUND = frozenset({"facts", "memories", "context", "retrieved", "sources", "documents", "passages", "knowledge"})
 _DIGITS = re.compile(r"\d+")
@@ -360,6 +361,20 @@ def opening(earlier: View, later: View) -> Iterator[Hit]:
         rank = (2, 0, place.char)
         key = (code, place.kind, _lead(place, b))
         yield Hit(code, place.kind, rank, where, key, what, place.before, place.after, same=False, tail=behind, sure=2)
+
+
+def ending(earlier: View, later: View) -> Iterator[Hit]:
+    """Compare what siblings end with: a message that is the same in both could be had where both begin."""
+    one, two = (view.messages[-1:] for view in (earlier, later))
+    if not one or one[0].key != two[0].key or len(later.messages) < 2 or len(earlier.messages) < 2:
+        return
+    role, text = two[0].said.role, two[0].said.text
+    if role == "assistant" or len(text) < _ENDING or earlier.messages[0].key == later.messages[0].key:
+        return
+    where = At(two[0].path, 0, None, None)
+    what = f"the same {role} message is moved behind the history on each turn"
+    rank, key = (2, len(later.messages) - 1, 0), ("PFX203", role)
+    yield Hit("PFX203", "moves", rank, where, key, what, f"{role}: {text}", "", same=False, tail=len(text))
 
 
 def side_call(earlier: View, later: View) -> Hit:
