@@ -2,6 +2,7 @@
 
 import json
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -211,3 +212,32 @@ def test_a_message_that_ends_requests_of_one_turn_is_where_it_belongs(tmp_path):
     for body in bodies:
         body["messages"].append(system(f"Keep to this at all times. {RULE}"))
     assert check(tmp_path, bodies) == []
+
+
+def test_a_value_that_some_have_beside_a_passage_that_some_have_is_taken_alone():
+    marks = [f"{n}f1e0b5c-0d51-4a8e-9b3e-0a1b2c3d4e5{n}" for n in range(4)]
+
+    def text(mark, case):
+        told = [f"trace_id: {marks[mark]}"] if mark else []
+        told += [f"Case file:\nThe {['rudder', 'winch', 'anchor'][case - 1]} is lost, ask the dock."] if case else []
+        return "\n".join([*told, RULE])
+
+    templates = Templates(Wanted(frozenset({"random"}), others=frozenset({"text"})))
+    shown = [text(mark, case) for mark, case in ((0, 0), (1, 0), (2, 1), (3, 2), (1, 3), (0, 1))]
+    templates.learn(list(pairwise(shown)))
+    for mark, case in ((2, 3), (3, 1)):
+        _, filled = templates.fill(text(mark, case))
+        assert [value.strip() for _, value in filled.values] == [marks[mark]]
+        assert "".join(filled.pieces).endswith(text(0, case))
+
+
+def test_a_stamp_that_the_newest_message_has_is_not_told_once_more(tmp_path):
+    bodies = talks([RULES] * 4, 4)
+    for number, body in enumerate(bodies):
+        for message in body["messages"][1::2]:
+            message["content"] = f"(10:{number:02}:07) {message['content']}"
+    _, rewritten = analyzed(tmp_path, bodies, what_if=("PFX401",))
+    for body, now in zip(bodies, rewritten, strict=True):
+        assert now["messages"][-1] == body["messages"][-1]
+    last = rewritten[3]["messages"][1::2]
+    assert [message["content"][:10] for message in last] == [f"(10:0{turn}:07)" for turn in range(4)]

@@ -6,8 +6,8 @@ what a fix takes out. Gaps of other causes are left as they are, so that each fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from prefixlint.bodies import common_prefix
 from prefixlint.families import head_lines, without_digits
@@ -113,6 +113,11 @@ class Template:
         return gap[0] < end and begin < gap[1]
 
     @property
+    def is_clear(self) -> bool:
+        """Whether something stands between any two gaps, so that it is known where one ends."""
+        return all(self._pieces[1:-1])
+
+    @property
     def slots(self) -> int:
         """Count the slots."""
         return sum(slot for _, _, slot in self.gaps)
@@ -194,7 +199,7 @@ class Templates:
     _vain: set[str] = field(default_factory=set)
     """Texts of which the first template that is like them, as it is now, can neither be filled nor learn."""
 
-    def learn(self, pairs: Iterable[tuple[str, str]]) -> None:
+    def learn(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Learn from pairs of an earlier and a later text."""
         for earlier, later in pairs:
             template = next((one for one in self.found if one.is_alike(earlier)), None)
@@ -204,7 +209,20 @@ class Templates:
             for text in (earlier, later):
                 if text != template.text:
                     template.learn(text, self.wanted)
-        self.found = [one for one in self.found if one.slots]
+        self.found = [self._told_apart(one, pairs) for one in self.found if one.slots]
+
+    def _told_apart(self, template: Template, pairs: Sequence[tuple[str, str]]) -> Template:
+        """Give a template whose text has what stands between gaps that touch: the longest it was learnt from."""
+        if template.is_clear:
+            return template
+        texts = [text for pair in pairs for text in pair if template.is_alike(text)]
+        texts = sorted(dict.fromkeys(texts), key=len, reverse=True)
+        other = Template(texts[0] if texts else template.text)
+        for text in texts[1:]:
+            known = replace(other, empty=set(other.empty))
+            other.learn(text, self.wanted)
+            other = other if other.is_clear else known
+        return other if other.slots else template
 
     def fill(self, text: str, *, shows: bool = True) -> tuple[Template, Filled] | None:
         """Take a text apart by the template that fits; one with a difference that none was learnt from teaches it.

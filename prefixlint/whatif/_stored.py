@@ -25,6 +25,7 @@ _ORDER = frozenset({"PFX408"})
 _REASONING = ("reasoning_content", "reasoning", "thinking")
 _OWN_PART = frozenset({"PFX303", "PFX403", "PFX405", "PFX408"})
 """Changes of a part of a message that other changes leave alone."""
+_TELLING = 6  # characters, at least, of a value that the newest message says already
 _PLACES = 6  # changed places of a text that are told one by one; more are told as the whole text
 
 
@@ -257,11 +258,15 @@ def _tell_lost(turn: Turn, message: Message, sent: Any, changes: Sequence[Hit]) 
         return
     stored = "\n".join(text for _, text in _edit.strings(sent))
     known = set(_WORDS.findall(stored))
+    last = turn.view.messages[-1]
+    newest = [] if last is message or last.said.role == "assistant" else [text for _, text in _edit.strings(last.raw)]
     for path, text in _edit.strings(message.raw):
         if path.endswith("id") or known.issuperset(_WORDS.findall(text)):
             continue
         old = _edit.get(sent, path)
         for number, (lead, value) in enumerate(_told(old if isinstance(old, str) else "", text)):
+            if len(value) >= _TELLING and any(value in new for new in newest):
+                continue
             turn.say(f"{message.path}.{path}.{number}", lead, value)
 
 

@@ -108,7 +108,7 @@ class Turn:
         """Add the values to the newest message that is not the model's own."""
         if not self._notes:
             return
-        text = "\n".join(self._notes)
+        text = "\n".join(dict.fromkeys(self._notes))
         if not self.messages:
             self._tell_prompt(text)
             return
