@@ -161,7 +161,7 @@ class Encoder:
         RuntimeError where a flush is missing, or where prompts are encoded whole, so that none has tokens of its own.
         """
         sizes = self._store.sizes(segments)
-        if self.whole or (sizes < 0).any():
+        if self.whole or (self._queue and (sizes < 0).any()):
             raise RuntimeError("these segments have no tokens of their own")
         return sizes
 

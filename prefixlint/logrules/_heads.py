@@ -11,7 +11,7 @@ from typing import Any
 from prefixlint import bodies
 from prefixlint.logrules import _spans
 from prefixlint.logrules._hits import At, Hit, at, short
-from prefixlint.logrules._message import bare, bare_json, dumps
+from prefixlint.logrules._message import bare, bare_json, dumps, same_json
 from prefixlint.logrules._values import Place, is_listing
 from prefixlint.logrules._view import Unit, View
 
@@ -132,7 +132,7 @@ def _definitions(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
         known = dict(zip(earlier.tool_names, earlier.tools, strict=True))
         pairs = ((known.get(name), tool) for name, tool in zip(later.tool_names, later.tools, strict=True))
     for index, (a, b) in enumerate(pairs):
-        if a is b or a is None or bare_json(a) == bare_json(b):
+        if a is b or a is None or same_json(a, b):
             continue
         found += 1
         if found > _TOOLS:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _SAMPLED_LINES = 200
 _LONGEST_REASON = 200
+_AHEAD = 1 << 16  # bytes that are read at once where single lines are wanted: most stand near the one before
 # What code that looks into the JSON of strangers raises when a value is of a kind that it did not think of.
 _FAULTS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
@@ -277,7 +278,7 @@ def _fetch_by_seeking(
     layout = "text" if only.KIND == "text" else "json"
     dispatcher = _detect.Dispatcher(item.path, layout, only, plain=True)
     with _io.open_raw(item.path, stdin, index.spools) as raw:
-        stream = io.BufferedReader(cast("io.RawIOBase", raw))
+        stream = io.BufferedReader(cast("io.RawIOBase", raw), _AHEAD)
         for line in sorted({line for line, _ in places}):
             start = offsets.start_of(line)
             if start is None:
