@@ -241,3 +241,42 @@ def test_a_stamp_that_the_newest_message_has_is_not_told_once_more(tmp_path):
         assert now["messages"][-1] == body["messages"][-1]
     last = rewritten[3]["messages"][1::2]
     assert [message["content"][:10] for message in last] == [f"(10:0{turn}:07)" for turn in range(4)]
+
+
+def test_keys_of_a_tool_are_put_in_one_order_beside_a_value_in_it_that_changes(tmp_path):
+    def book(step):
+        told = [("name", "book"), ("description", f"Books a berth{f' (as of 10:{step:02}:07)' * (step > 5)}")]
+        asked = {"port": {"type": "string", "description": "where to"}, "day": {"type": "integer"}}
+        more = [("parameters", {"type": "object", "properties": dict(list(asked.items())[:: (1, -1)[step % 2]])})]
+        return [{"type": "function", "function": dict((told + more)[:: (-1, 1, 1)[step % 3]])}]
+
+    bodies = talks([RULES] * 4)
+    for step, body in enumerate(bodies):
+        body["tools"] = book(step)
+    result, rewritten = analyzed(tmp_path, bodies, what_if=("all",))
+    assert set(lost(result)) == {"PFX302", "PFX306"}
+    tools = [body["tools"][0]["function"] for body in rewritten]
+    assert len({(*tool, *tool["parameters"]["properties"]) for tool in tools}) == 1
+
+
+@pytest.mark.parametrize("last", ["On board the time is now 10:{0:02}:07.", "Be brief."])
+def test_notes_that_grow_ahead_of_a_last_line_are_joined_to_the_system_text(last, tmp_path):
+    bodies = []
+    for talk in range(4):
+        heads = [
+            f"{RULE}\n{''.join(f'Note {n + 1}: {RULES}{talk}{chr(10)}' for n in range(turn))}\n{last}"
+            for turn in range(4)
+        ]
+        bodies += [
+            body | {"messages": [system(head.format(4 * talk + turn)), *body["messages"][1:]]}
+            for turn, (head, body) in enumerate(zip(heads, talks([RULES] * (talk + 1), 4)[4 * talk :], strict=True))
+        ]
+    found = {finding.rule.code for finding in check(tmp_path, bodies)}
+    assert found == ({"PFX407", "PFX101"} if "{" in last else {"PFX407"})
+    _, rewritten = analyzed(tmp_path, bodies, what_if=("PFX407",))
+    assert not any("Note" in body["messages"][0]["content"] for body in rewritten)
+
+
+def test_a_number_that_two_applications_differ_in_once_is_no_counter(tmp_path):
+    heads = [f"You are desk-{1 if number < 6 else 3}, an assistant.\n{RULE}" for number in range(12)]
+    assert check(tmp_path, talks(heads)) == []

@@ -278,7 +278,7 @@ class Causes:
             return cause.siblings > _OFTEN * len(cause.values) or (cause.siblings * 2 < cause.pairs)
         if self._new_version(cause):
             return True
-        if not cause.turns and hit.kind in ("text", "retrieval", "environment", "value"):
+        if not cause.turns and hit.kind in ("text", "retrieval", "environment", "value", "counter"):
             often = cause.siblings >= sum(self._pairs[family, False] for family in cause.families) * _RARE
             return cause.pairs >= _PAIRS and not (often and len(cause.values) > 2)
         return False

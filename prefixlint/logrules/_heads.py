@@ -54,6 +54,7 @@ _ASKED = frozenset({"counter", "date", "environment", "identity", "random"})
 """Kinds of value that a user's question holds as well."""
 _AUTHORED = 400  # characters shared behind such a value where an application wrote it; a question is shorter
 _GROWN = 3  # characters more at the end of a text from which on it has grown
+_LAST_LINE = 160  # characters of a line at the end of a system text that is there for a value
 _ENDING = 80  # characters of a message that is worth to be moved ahead of others
 _TOOLS = 5  # tools whose changed definitions are told apart
 _FOUND = frozenset({"facts", "memories", "context", "retrieved", "sources", "documents", "passages", "knowledge"})
@@ -188,11 +189,31 @@ def system(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
     grown = _grown(spans[-1], a, b) if same and not named else None
     if grown is not None:
         found.pop()
+    elif same:  # a value in the last line may stand behind what has grown
+        at = -1 - (found[-1].kind in _STRONG)
+        grown = _put_before(spans[at], a, b) if len(spans) >= -at else None
+        if grown is not None:
+            del found[at]
     if not same and len(found) > _MANY:
         found = [place for place in found if place.kind in _STRONG]
     yield from _values_of(found, later, same=same)
     if grown is not None:
         yield _appended(earlier, later, *grown)
+
+
+def _put_before(span: _spans.Span, a: str, b: str) -> tuple[int, int] | None:
+    """Give where lines that only one of two texts has begin, in both, if a value in a last line is all behind them."""
+    place, end_a, end_b = span
+    begin_a, begin_b = end_a - len(place.before), end_b - len(place.after)
+    lines = place.kind in ("text", "retrieval") and not (place.before and place.after)
+    if not lines or a[begin_a - 1 : begin_a] != "\n" or not (is_last_line(a[end_a:]) and is_last_line(b[end_b:])):
+        return None
+    return begin_a, begin_b
+
+
+def is_last_line(text: str) -> bool:
+    """Tell whether a text is no more than a line at the end of a system text that is there for a value."""
+    return len(text) <= _LAST_LINE and "\n" not in text.strip()
 
 
 def _values_of(found: Sequence[Place], later: View, *, same: bool) -> Iterator[Hit]:
@@ -239,6 +260,8 @@ def _grown(span: tuple[Place, int, int], a: str, b: str) -> tuple[int, int] | No
 
 def _appended(earlier: View, later: View, begin_a: int, begin_b: int) -> Hit:
     before, after = earlier.head_text[begin_a:], later.head_text[begin_b:]
+    if before and after:
+        before, after = _without_last_line(before), _without_last_line(after)
     more, char = (after, begin_b) if len(after) > len(before) else (before, begin_a)
     words = set(re.findall(r"[a-z]+", (earlier.head_text[max(0, begin_a - 40) : begin_a] + more[:40]).lower()))
     where = _located(later if len(after) > len(before) else earlier, char, before, after)
@@ -250,6 +273,10 @@ def _appended(earlier: View, later: View, begin_a: int, begin_b: int) -> Hit:
     elif len(after) < len(before):
         what = "text is taken off the end of the system text"
     return Hit(code, kind, (1, char, 0), where, (code, kind), what, before, after, same=True, tail=1)
+
+
+def _without_last_line(text: str) -> str:
+    return text.rstrip().rpartition("\n")[0]
 
 
 def _located(view: View, char: int, before: str, after: str) -> At:

@@ -88,12 +88,14 @@ def _next_line(a: list[str], b: list[str], *, whole: bool) -> tuple[int, int] | 
         if (number or whole) and len(line.strip()) >= _RESYNC:
             offsets.setdefault(line, number)
     met = [(n, other) for n, line in enumerate(a) if (n or whole) and (other := offsets.get(line)) is not None]
-    if not met:
+    if not met and max(len(a), len(b)) >= _LINES:
         return None
-    one, two = min(met, key=sum)
+    one, two = min(met, key=sum) if met else (len(a), len(b))  # they may end alike
     least = 0 if whole else 1
     while min(one, two) > least and _is_alike(a[one - 1], b[two - 1]):
         one, two = one - 1, two - 1
+    if (one, two) == (len(a), len(b)):
+        return None
     return sum(map(len, a[:one])), sum(map(len, b[:two]))
 
 

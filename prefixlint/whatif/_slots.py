@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from prefixlint.bodies import common_prefix
 from prefixlint.families import head_lines, without_digits
 from prefixlint.logrules import _spans, _values
+from prefixlint.logrules._heads import is_last_line
 
 FREE = frozenset({"text", "retrieval", "environment", "order"})
 """Kinds of value that are running text: their ends are where lines end, but those of a list within a line."""
@@ -64,6 +65,8 @@ class Template:
         """Compare with another text of the template; differences of these kinds are slots."""
         for place, stop, other_stop in _spans.spans(self.text, other, _MOST):
             last = stop == len(self.text) and other_stop == len(other)
+            if wanted.end and place.kind in FREE and not (place.before and place.after):
+                last = is_last_line(self.text[stop:]) and is_last_line(other[other_stop:])
             slot = place.kind in wanted.kinds and (wanted.end is None or wanted.end == last)
             begin, end = stop - len(place.before), stop
             if slot and place.kind in FREE and (place.kind != "order" or "\n" in place.before):

@@ -10,9 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
-from prefixlint.logrules._heads import same_data
-from prefixlint.logrules._message import unmarked
 from prefixlint.logrules._view import tool_name
 from prefixlint.whatif import _edit
 from prefixlint.whatif._examples import Example
@@ -65,13 +64,21 @@ class _Ordered:
     def _definitions(self, turn: Turn) -> None:
         tools = list(_edit.get(turn.body, turn.view.tools_path) or ())
         for index, tool in enumerate(tools):
-            first = self.first.setdefault(tool_name(tool), tool)
-            if first is not tool and first != tool and same_data(unmarked(first), unmarked(tool)):
-                tools[index] = first
-            elif first == tool:
-                tools[index] = first  # equal, with keys in another order
+            tools[index] = _like(self.first.setdefault(tool_name(tool), tool), tool)
         if turn.view.tools:
             turn.write(turn.view.tools_path, tools)
+
+
+def _like(first: Any, value: Any) -> Any:
+    """Give a value with its keys, and the names in its lists, in the order of another one, whatever else they say."""
+    if isinstance(first, dict) and isinstance(value, dict):
+        keys = [key for key in first if key in value]
+        return {key: _like(first.get(key), value[key]) for key in dict.fromkeys([*keys, *value])}
+    if isinstance(first, list) and isinstance(value, list) and len(first) == len(value):
+        if all(isinstance(item, str) for item in (*first, *value)):
+            return first if sorted(first) == sorted(value) else value
+        return [_like(one, two) for one, two in zip(first, value, strict=True)]
+    return value
 
 
 def _data(value: str) -> tuple[int, int, tuple[str, ...]]:
