@@ -29,7 +29,7 @@ from prefixlint.table import Table
 Counts = NDArray[np.int64]
 
 _SAME = frozenset(
-    "json order shape space ids cleared edited stamped calls role reasoning attachment".split()  # noqa: SIM905  # short
+    "json order shape space ids cleared edited stamped calls role reasoning thought attachment".split()  # noqa: SIM905  # short
 )
 """Kinds whose advice is to send what was sent before: nothing in it is new."""
 _NEW = frozenset("text retrieval environment value appended inserted schema tools".split())  # noqa: SIM905  # short

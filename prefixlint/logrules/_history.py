@@ -22,6 +22,8 @@ _LONG = 600  # messages; longer histories are aligned from the first difference 
 _MARK = 40  # characters, at most, of a mark that says that a text was cut
 _CLEARED = re.compile(r"clear|remov|omit|elid|trunc|compact|prun|redact|expired|\.\.\.|…|\[\d", re.IGNORECASE)
 _CUT = re.compile(r"(?:\[?(?:\.\.\.|…)\s*\[?truncated\]?|\[truncated\]|<truncated[^>]*>)\s*\Z", re.IGNORECASE)
+_GOES_ON = {"append": "edited", "repeat": "edited", "edited": "edited", "window": "window"}
+"""What becomes of relations with thoughts that are gone."""
 _THINK = re.compile(r"<(?:think|thinking|reasoning|thought)\b|</think", re.IGNORECASE)
 
 _THOUGHT = re.compile(r"<(think|thinking|reasoning|thought)\b[^<>]*>.*?</\1\s*>\s*", re.IGNORECASE | re.DOTALL)
@@ -37,6 +39,38 @@ class Compared:
 
 def compare(earlier: View, later: View) -> Compared:
     """Compare the messages of two turns."""
+    first = _first_thought_gone(earlier.messages, later)
+    if first is not None:
+        gone, others = (
+            earlier.messages[first],
+            [m for m in earlier.messages if m.key in later.keys or not is_thought(m)],
+        )
+        rest = _compare(replace(earlier, messages=tuple(others)), later)
+        if rest.relation in _GOES_ON:
+            where = at(
+                later_path(later, first), gone.raw, later.messages[first].raw if first < len(later.messages) else None
+            )
+            return Compared(_GOES_ON[rest.relation], (_thought(gone, where, (2, first, where.char)), *rest.hits))
+    return _compare(earlier, later)
+
+
+def _first_thought_gone(messages: Sequence[Message], later: View) -> int | None:
+    """Give the first message that was a thought and nothing else, and is gone from between others that are not."""
+    kept = [message.key in later.keys for message in messages]
+    spoken = (n for n, m in enumerate(messages) if kept[n] and m.said.role not in ("system", "developer"))
+    for i in range(next(spoken, len(messages)), len(messages)):
+        behind = () if kept[i] or not is_thought(messages[i]) else range(i + 1, len(messages))
+        if any(kept[n] for n in takewhile(lambda n: not is_thought(messages[n]), behind)):
+            return i
+    return None
+
+
+def _thought(message: Message, where: At, rank: tuple[int, int, int]) -> Hit:
+    what, key = "the reasoning of an assistant message is left out", ("PFX403", "reasoning")
+    return Hit("PFX403", "thought", rank, where, key, what, message.said.reasoning, "", same=True, tail=1)
+
+
+def _compare(earlier: View, later: View) -> Compared:
     e, l = earlier.messages, later.messages  # noqa: E741 - e and l, as in earlier and later
     n = _equal(e, l)
     if n == len(e):
@@ -71,7 +105,7 @@ def _moved(earlier: View, later: View, n: int, blocks: Sequence[Any]) -> Compare
     where = at(later_path(later, n), e[n].raw, l[n].raw if n < len(l) else None)
     rank = (2, n, where.char)
     gone = e[n : n + first.a]
-    begins = n <= 1 and dropped > put and put <= 1 and not all(map(_is_thought, gone))
+    begins = n <= 1 and dropped > put and put <= 1
     if begins and not _comes_again(gone, l[n + first.b :], e[n + first.a]):
         results = sum(1 for _ in takewhile(lambda m: m.said.results, reversed(gone)))
         if dropped - put - results <= max(0, added) + _WINDOW_SLACK:
@@ -94,7 +128,7 @@ def _edits_of_kept(earlier: View, later: View, n: int, first: Any) -> Iterator[H
             yield from _edit(earlier, later, i, j)
 
 
-def _is_thought(message: Message) -> bool:
+def is_thought(message: Message) -> bool:
     """Tell whether a message holds nothing but what a model thought, as in dialects in which that is an item."""
     said = message.said
     return bool(said.reasoning) and not (said.text or said.calls or said.results or said.media)
@@ -149,9 +183,6 @@ def _removed(message: Message, rest: Sequence[Message], where: At, rank: tuple[i
         what = f"a {role} message stands near the end only, and is taken away on the next turn"
         key: tuple[str, ...] = ("PFX404", role)
         return Hit("PFX404", "moves", rank, where, key, what, _head_line(message), "", same=True, tail=1)
-    if _is_thought(message):
-        what, before = "the reasoning of an assistant message is left out", message.said.reasoning
-        return Hit("PFX403", "reasoning", rank, where, ("PFX403", "reasoning"), what, before, "", same=True, tail=1)
     what = f"a {role} message was taken out of the history"
     key = ("PFX401", "removed", role)
     return Hit("PFX401", "removed", rank, where, key, what, _head_line(message), "", same=True, tail=1)

@@ -6,6 +6,8 @@ what a fix takes out. Gaps of other causes are left as they are, so that each fi
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -24,6 +26,7 @@ _LINES = 6  # times a value's length that its line may have to be moved as a who
 _PASSAGE, _SHORT = 8, 400  # lines and characters, at most, of what only some texts have for the sake of a value in it
 _DATA = frozenset({"json", "order"})
 """Kinds that stay where they are: a text without them needs no place for them."""
+_ITEM, _ITEMS = 4, 3  # characters with which so many lines of a list begin alike
 _GAP = "\0"  # stands for a gap
 _VAIN = 64  # texts that are remembered as they taught nothing
 _ALIKE = 0.2  # of a text that must be the same for it to be of one template
@@ -68,6 +71,8 @@ class Template:
             if wanted.end and place.kind in FREE and not (place.before and place.after):
                 last = is_last_line(self.text[stop:]) and is_last_line(other[other_stop:])
             slot = place.kind in wanted.kinds and (wanted.end is None or wanted.end == last)
+            if slot and place.kind in FREE and not (place.before and place.after):
+                slot = not _is_ordered(place.before or place.after, wanted.others)
             begin, end = stop - len(place.before), stop
             if slot and place.kind in FREE and (place.kind != "order" or "\n" in place.before):
                 begin, end = self._widened(begin, end)
@@ -182,13 +187,27 @@ class Template:
         return sum(n for line, n in stay.items() if line in here) >= _STAYS * sum(stay.values())
 
 
+def _is_ordered(text: str, others: frozenset[str]) -> bool:
+    """Tell whether a text that only some have is data of which another fix sees to the order."""
+    if "json" in others and re.search(r"[{\[]\s*[\"{\[]", text):
+        return True
+    lines = text.split("\n")
+    begins = Counter(line[:_ITEM] for line in lines if line.strip())
+    items = max(sum(map(line.count, ",;|")) for line in lines)
+    return "order" in others and max(items, *begins.values(), 0) >= _ITEMS
+
+
+def _is_of(line: str, others: frozenset[str]) -> bool:
+    return _values.kind_of_line(line) in others or _is_ordered(line, others)
+
+
 def _apart(value: str, others: frozenset[str]) -> tuple[str, str, str]:
     """Cut lines at the beginning and the end of a passage off that are there for values of some kinds."""
     lines = value.splitlines(keepends=True)
     begin, end = 0, len(lines)
-    while begin < end and _values.kind_of_line(lines[begin]) in others:
+    while begin < end and _is_of(lines[begin], others):
         begin += 1
-    while begin < end and _values.kind_of_line(lines[end - 1]) in others:
+    while begin < end and _is_of(lines[end - 1], others):
         end -= 1
     return "".join(lines[:begin]), "".join(lines[begin:end]), "".join(lines[end:])
 

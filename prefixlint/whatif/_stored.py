@@ -19,7 +19,7 @@ _SAME_DATA = frozenset({"PFX302", "PFX303", "PFX405", "PFX406", "PFX408", "PFX40
 """Changes that say the same in another way: there is nothing new in them to tell."""
 _MOVES = "PFX203"
 _WINDOW = "PFX402"
-_PLACES_OF = frozenset({"window", "moves", "inserted", "removed"})
+_PLACES_OF = frozenset({"window", "moves", "inserted", "removed", "thought"})
 _ORDER = frozenset({"PFX408"})
 """Kinds and rules of changes of where messages stand; others are about what a message says where it stands."""
 _REASONING = ("reasoning_content", "reasoning", "thinking")
@@ -236,6 +236,8 @@ def _edited(turn: Turn, left: list[int], j: int) -> _Pair:
     assert turn.earlier is not None
     earlier, later = turn.earlier.messages, turn.view.messages
     for number, i in enumerate(left):
+        if _history.is_thought(earlier[i]) and not _history.is_thought(later[j]):
+            continue
         a, b = earlier[i].said, later[j].said
         if a.role == b.role and (a == b or any(_history._edit(turn.earlier, turn.view, i, j))):  # noqa: SLF001
             del left[: number + 1]
