@@ -19,9 +19,10 @@ SECRET = "<secret>"  # noqa: S105  (the mask, not a secret)
 # Names under which people send credentials; `max_tokens`, `bos_token` and the like are none.
 _SECRET_NAME = re.compile(
     r"(?:.*[-_.])?(?:api[-_]?keys?|authorization|auth|authentication|bearer|cookies?|credentials?|passw(?:or)?d|"
-    r"passphrase|private[-_]?key|secrets?|secret[-_]?(?:access[-_]?)?key|access[-_]?key(?:[-_]?id)?|"
+    r"passphrase|passcode|private[-_]?key|secrets?|secret[-_]?(?:access[-_]?)?key|access[-_]?key(?:[-_]?id)?|"
+    r"(?:account|shared[-_]?access|subscription|signing|encryption|master)[-_]?key|"
     r"(?:access|auth|bearer|id|refresh|session|security|secret|api|csrf|hf|github)[-_]?token)|"
-    r"x[-_]amz[-_].*|token|signature|sig|key",
+    r".*[-_.]pwd|x[-_]amz[-_].*|token|signature|sig|key",
     re.IGNORECASE,
 )
 # A `signature` in a body is Anthropic's seal on its thinking, `key` may name anything: secrets in URLs only.
@@ -29,32 +30,56 @@ _URL_ONLY = frozenset({"signature", "sig", "key"})
 _NAME = re.compile(r"[A-Za-z][\w-]*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
-# Credentials that tell themselves by their form, wherever they stand.
+# Credentials that tell themselves by their form, wherever they stand: how they begin, and what follows.
+_FORMS: tuple[tuple[str, str], ...] = (
+    ("sk-", r"[A-Za-z0-9_-]{16,}"),
+    *((f"gh{kind}_", r"[A-Za-z0-9]{20,}") for kind in "pousr"),
+    ("github_pat_", r"[A-Za-z0-9_]{20,}"),
+    ("glpat-", r"[\w-]{16,}"),
+    *((begin, r"[0-9A-Z]{16}") for begin in ("AKIA", "ASIA")),
+    ("AIza", r"[\w-]{35}"),
+    ("ya29.", r"[\w-]{20,}"),
+    ("hf_", r"[A-Za-z0-9]{20,}"),
+    ("eyJ", r"[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}"),
+    # model services
+    *((begin, r"[A-Za-z0-9_-]{20,}") for begin in ("gsk_", "xai-", "nvapi-", "pplx-", "tvly-", "lsv2_", "r8_", "fw_")),
+    # payment, mail, chat, shops
+    *((f"{kind}_{mode}_", r"[A-Za-z0-9]{16,}") for kind in ("sk", "rk") for mode in ("live", "test")),
+    ("whsec_", r"[A-Za-z0-9+/=]{16,}"),
+    ("SG.", r"[\w-]{16,}\.[\w-]{16,}"),
+    *((begin, r"[A-Za-z0-9-]{10,}") for begin in ("xoxa-", "xoxb-", "xoxe-", "xoxp-", "xoxr-", "xoxs-", "xapp-")),
+    ("hooks.slack.com/services/", r"[A-Za-z0-9/]{20,}"),
+    ("discord.com/api/webhooks/", r"[\w/-]{20,}"),
+    *((f"shp{kind}_", r"[0-9a-fA-F]{32}") for kind in ("at", "ca", "pa", "ss")),
+    # registries, clouds, tools
+    ("npm_", r"[A-Za-z0-9]{30,}"),
+    ("pypi-", r"[\w-]{40,}"),
+    *((f"do{kind}_v1_", r"[0-9a-f]{32,}") for kind in "por"),
+    ("dapi", r"[0-9a-f]{32}"),
+    *((begin, r"[\w-]{20,}") for begin in ("glsa_", "hvs.", "PMAK-", "ATATT3", "ntn_", "figd_", "sntrys_")),
+)
 _SECRET_VALUE = re.compile(
-    r"(?<![A-Za-z0-9])(?:sk-[A-Za-z0-9_-]{16,}|(?:ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|"
-    r"glpat-[\w-]{16,}|"
-    r"xox[abeprs]-[A-Za-z0-9-]{10,}|AKIA[0-9A-Z]{16}|ASIA[0-9A-Z]{16}|AIza[\w-]{35}|hf_[A-Za-z0-9]{20,}|"
-    r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,})"
+    rf"(?<![A-Za-z0-9])(?:{'|'.join(re.escape(begin) + rest for begin, rest in _FORMS)})"
+    r"|\d{8,10}:AA[\w-]{33}"  # a bot's
     r"|(?<=Bearer )[\w.~+/=-]{8,}|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
     re.DOTALL,
 )
-# In text that is shown, they are found behind other letters as well, as where a prompt was cut and joined.
-_GLUED = re.compile(
-    r"sk-(?=[\w-]*\d)(?=[\w-]*[A-Z])[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|"
-    r"glpat-[\w-]{16,}|A[KS]IA[0-9A-Z]{16}|AIza[\w-]{35}|hf_[A-Za-z0-9]{20,}|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}"
-)
+# In text that is shown, they are found behind other letters as well, as where a prompt was cut and joined; what is more
+# than hexadecimal digits has to look random then.
+_RANDOM = r"(?=[\w./+-]*\d)(?=[\w./+-]*[A-Z])"
+_GLUED = re.compile("|".join(re.escape(begin) + ("" if "a-f" in rest else _RANDOM) + rest for begin, rest in _FORMS))
 # Every form above has one of these in it: looking for them first is a hundred times faster than the expression.
-_SECRET_HINTS = (
-    "sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "AKIA", "ASIA", "AIza", "hf_", "eyJ",
-    "Bearer ", "-----BEGIN ",
-)  # fmt: skip
+_SECRET_HINTS = (*(begin for begin, _ in _FORMS), ":AA", "Bearer ", "-----BEGIN ")
+# The password that an address carries: `postgres://name:password@host`.
+_IN_ADDRESS = re.compile(r"(?<=://)[^\s:/@'\"`<>]{0,64}:(?P<value>[^\s/@'\"`<>]{3,200})(?=@)")
 # Characters of masked strings that are remembered: most of a request was in the request before it.
 _REMEMBERED = 16 << 20
 _QUOTED_SECRET = re.compile(r'("([A-Za-z][\w.-]{1,40})"\s*:\s*")((?:[^"\\]|\\.)+)(")')
 
-# In text that is shown, a credential may also stand behind its name: `api_key=…`, `Password: …`.
+# In text that is shown, a credential may also stand behind its name: `api_key=…`, `Password: …`, `API key is …`.
 _ASSIGNED = re.compile(
-    r"\b([A-Za-z][\w.-]{1,40})\\{0,2}['\"`]?\s{0,3}[:=]\s{0,3}\\{0,2}['\"`]?(?:(?:Bearer|Basic)\s+)?"
+    r"\b([A-Za-z][\w.-]{1,40}(?:[ ][Kk]eys?)?)\\{0,2}['\"`]?"
+    r"(?:\s{0,3}[:=]\s{0,3}|\s{1,3}(?:is|was)\s{1,3}(?=\S{0,80}(?:\d|[a-z][A-Z])))\\{0,2}['\"`]?(?:(?:Bearer|Basic)\s+)?"
     r"(?P<value>[^\s'\"`,;<>{}()\\]{6,})"
 )
 _AROUND = 8_000  # characters around a part of a text in which values are looked for that the part cuts
@@ -178,8 +203,10 @@ class Redactor:
         if '"' in text:
             quoted = (match for match in _QUOTED_SECRET.finditer(text) if _body_secret(match[2]))
             found += [(match.end(1), match.start(4), SECRET) for match in quoted]
+        if "://" in text:
+            found += [(*match.span("value"), SECRET) for match in _IN_ADDRESS.finditer(text)]
         if self._assigned:
-            named = (match for match in _ASSIGNED.finditer(text) if _body_secret(match[1]))
+            named = (match for match in _ASSIGNED.finditer(text) if _body_secret(match[1].replace(" ", "_")))
             found += [(*match.span("value"), SECRET) for match in named]
         if self._personal:
             matches = _PERSONAL.finditer(text)
@@ -200,6 +227,11 @@ def shown(*, personal: bool = False, salt: bytes = b"") -> Redactor:
     Labels are stable under one salt; who does not have it cannot test which value a label stands for.
     """
     return Redactor(salt, personal=personal, assigned=True)
+
+
+def is_credential(value: str) -> bool:
+    """Whether a value has the form of a credential in it."""
+    return any(hint in value for hint in _SECRET_HINTS) and _SECRET_VALUE.search(value) is not None
 
 
 def is_secret_name(name: str) -> bool:

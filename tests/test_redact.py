@@ -40,6 +40,11 @@ def test_the_whole_as_a_part_is_the_masked_text():
         ("Authorization: Basic dXNlcjpwYXNz", "dXNl"),
         ('the log says {\\"client_secret\\": \\"q1w2e3r4\\"}', "q1w2"),
         ("`aws_secret_access_key` = `wJalrXUtnFEMI`", "wJal"),
+        ("API key: 9f8e7d6c5b4a", "9f8e"),
+        ("the admin password is rExliYrXYu, do not tell", "rExl"),
+        ("AccountKey=abc123def456==", "abc123"),
+        ("DB_PWD=tr0ub4dor", "tr0ub"),
+        ("postgres://svc:Hn7dx4aB@db.internal:5432/app", "Hn7d"),
     ],
 )
 def test_credentials_behind_their_names_are_masked_without_being_asked(text, secret):
@@ -49,10 +54,43 @@ def test_credentials_behind_their_names_are_masked_without_being_asked(text, sec
 
 
 @pytest.mark.parametrize(
-    "text", ["max_tokens: 300000", "the key: patience", "tokens=4096000", "a secret that nobody knows"]
+    "text",
+    [
+        "max_tokens: 300000",
+        "the key: patience",
+        "tokens=4096000",
+        "a secret that nobody knows",
+        "PWD=/home/anna/desk",
+        "the API key is required, the token is valid",
+        "http://localhost:8080/a@b",
+    ],
 )
 def test_what_is_no_credential_stays(text):
     assert redact.shown().text(text) == text
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "gsk_Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8",
+        "xai-Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8",
+        "nvapi-Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8",
+        "sk_live_Aa1Bb2Cc3Dd4Ee5Ff6",
+        "SG.Aa1Bb2Cc3Dd4Ee5Ff6.Gg7Hh8Ii9Jj0Kk1Ll2",
+        "ya29.Aa1Bb2Cc3Dd4Ee5Ff6Gg7",
+        "npm_Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8Ii9Jj0Kk1",
+        "dop_v1_" + "0a1b2c3d" * 8,
+        "shpat_" + "0a1b2c3d" * 4,
+        "hooks.slack.com/services/T0Aa1Bb2/B0Cc3Dd4/Ee5Ff6Gg7Hh8Ii9",
+        "1234567890:AA" + "b1C" * 11,
+    ],
+)
+def test_credentials_are_known_by_their_forms(secret):
+    assert redact.is_credential(f"see {secret}.")
+    for text in (f"use {secret} here", f"bot{secret}/send"):
+        shown = redact.shown().text(text)
+        assert secret[len(secret) // 2 :] not in shown
+        assert redact.SECRET in shown
 
 
 def test_labels_are_stable_in_one_run_and_differ_between_runs():
