@@ -21,14 +21,15 @@ def excerpt(earlier: str, later: str, char: int, lead: str = "", *, redactor: Re
     """
     a, b = earlier[char : char + _WINDOW], later[char : char + _WINDOW]
     i, j = values(a, b)
-    behind = common_prefix(earlier[char + i : char + i + _CONTEXT], later[char + j : char + j + _CONTEXT])
+    end, later_end = redactor.end(earlier, char + i), redactor.end(later, char + j)
+    behind = common_prefix(earlier[end : end + _CONTEXT], later[later_end : later_end + _CONTEXT])
     start = min(redactor.start(earlier, char), redactor.start(later, char))
     before, shift = lead + later, len(lead)
     return Excerpt(
         redactor.part(before, max(0, shift + start - _CONTEXT), shift + start)[-_SIDE:],
-        _side(redactor.part(earlier, start, char + i)),
-        _side(redactor.part(later, start, char + j)),
-        redactor.part(later, char + j, char + j + behind)[:_SIDE],
+        _side(redactor.part(earlier, start, end)),
+        _side(redactor.part(later, start, later_end)),
+        redactor.part(later, later_end, later_end + behind)[:_SIDE],
     )
 
 

@@ -160,11 +160,21 @@ class Redactor:
 
     def start(self, text: str, at: int) -> int:
         """Give where the masked value begins that the character at `at` is in; `at` itself outside of one."""
+        span = self._around(text, at, at)
+        return at if span is None else span[0]
+
+    def end(self, text: str, at: int) -> int:
+        """Give where the masked value ends that a cut before the character at `at` goes through; else `at` itself."""
+        span = self._around(text, at, at - 1)
+        return at if span is None else span[1]
+
+    def _around(self, text: str, at: int, last: int) -> tuple[int, int] | None:
+        """Find the masked value that begins at `last` or before it and goes on behind `at`."""
         begin = max(0, at - _AROUND)
         for first, behind, _ in self._spans(text[begin : at + _AROUND]):
-            if first <= at - begin < behind:
-                return begin + first
-        return at
+            if begin + first <= last and at < begin + behind:
+                return begin + first, begin + behind
+        return None
 
     def value(self, path: str, text: str, start: int = 0, end: int | None = None) -> str:
         """Mask a part of the string at a path of a body; all of it where the path names a credential."""

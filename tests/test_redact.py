@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prefixlint import redact
+from prefixlint.excerpts import excerpt
 
 KEY = "sk-abcdefghijklmnopqrstu"
 TEXT = f"Call with {KEY} at 2026-03-01T09:12:44Z for anna@example.org, thanks."
@@ -115,6 +116,20 @@ def test_where_a_masked_value_begins():
     assert maker.start(TEXT, at + 7) == at
     assert maker.start(TEXT, 3) == 3
     assert maker.start(TEXT, at + len(KEY)) == at + len(KEY)
+
+
+def test_where_a_masked_value_ends():
+    maker = redact.shown()
+    at = TEXT.index(KEY)
+    assert maker.end(TEXT, at + 7) == at + len(KEY)
+    assert maker.end(TEXT, at) == at  # a cut before it goes not through it
+    assert maker.end(TEXT, at + len(KEY)) == at + len(KEY)
+
+
+def test_a_value_that_ends_within_a_masked_one_is_shown_once():
+    earlier, later = (f"Use db://svc:{word}@db.internal.example.org for all of this." for word in ("Ab12cd", "Xy34zw"))
+    shown = excerpt(earlier, later, earlier.index("Ab12cd"), redactor=redact.shown(personal=True))
+    assert (shown.earlier, shown.later, shown.after) == (redact.SECRET, redact.SECRET, " for all of this.")
 
 
 def test_values_far_apart_are_found_in_long_texts():
