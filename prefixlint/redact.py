@@ -85,31 +85,52 @@ _ASSIGNED = re.compile(
 _AROUND = 8_000  # characters around a part of a text in which values are looked for that the part cuts
 
 _APART = r"(?<![A-Za-z0-9])"  # begins a word; an underscore may stand before it, as in call_…
-_DATE = r"(?:19|20)\d\d[-/.](?:0?[1-9]|1[0-2])[-/.](?:0?[1-9]|[12]\d|3[01])"
+_YEAR = r"(?:19|20)\d\d"
+_OF_MONTH = r"(?:0?[1-9]|[12]\d|3[01])"
+_DATE = rf"{_YEAR}[-/.](?:0?[1-9]|1[0-2])[-/.]{_OF_MONTH}"
 _CLOCK = (
     r"(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:[.,]\d{1,9})?)?(?:\s?[AaPp]\.?[Mm]\.?)?"
     r"(?:\s?(?:Z|UTC|GMT|[+-]\d\d:?\d\d))?"
 )
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
-_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_DAY = r"\d{1,2}(?:st|nd|rd|th|\.)?"
+_WEEKDAY = r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)(?:day|sday|nesday|rsday|urday)?\.?,?\s+)?"
+_HEX = "[0-9a-fA-F]"
 _KINDS: tuple[tuple[str, str], ...] = (
     ("email", r"\b[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}\b"),
-    ("timestamp", rf"{_APART}{_DATE}(?:[T ,]+{_CLOCK})?(?!\d)"),
+    ("timestamp", rf"{_APART}{_WEEKDAY}{_DATE}(?:[T ,]+{_CLOCK})?(?!\d)"),
+    ("timestamp", rf"(?<![A-Za-z0-9.]){_OF_MONTH}[/.-]{_OF_MONTH}[/.-]{_YEAR}(?:[T ,]+{_CLOCK})?(?!\w|\.\d)"),
+    ("timestamp", rf"{_APART}{_YEAR}(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:T?[0-2]\d[0-5]\d(?:[0-5]\d)?Z?)?(?!\w)"),
+    ("timestamp", rf"(?<!\d){_YEAR}\s?年\s?\d{{1,2}}\s?月\s?\d{{1,2}}\s?日(?:\s?{_CLOCK})?"),
     (
         "timestamp",
-        rf"{_APART}(?:{_DAY}\s+{_MONTH}|{_MONTH}\s+{_DAY}),?\s+(?:19|20)\d\d\b(?:,?\s+(?:at\s+)?{_CLOCK})?",
+        rf"{_APART}{_WEEKDAY}(?:{_DAY}[\s-]+{_MONTH}|{_MONTH}\s+{_DAY}),?[\s-]+{_YEAR}\b(?:,?\s+(?:at\s+)?{_CLOCK})?",
     ),
-    ("id", _APART + r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}(?![A-Za-z0-9])"),
+    (
+        "timestamp",
+        rf"{_APART}{_WEEKDAY}(?:{_DAY}\s+{_MONTH}|{_MONTH}\s+{_DAY}),?\s+(?:at\s+)?{_CLOCK}(?:\s+{_YEAR}\b)?",
+    ),
+    ("id", rf"{_APART}{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}(?![A-Za-z0-9])"),
+    ("mac", rf"(?<![\w:-])(?:{_HEX}{{2}}[:-]){{5}}{_HEX}{{2}}(?![\w:-])"),
+    (
+        "ip",
+        rf"(?<![\w:.])(?=[0-9a-fA-F:]*\d)(?:(?={_HEX}*(?::{_HEX}+)*::)|(?=(?:{_HEX}{{1,4}}:){{7}}))[0-9a-fA-F:]{{3,39}}(?![\w:])",
+    ),
     ("timestamp", rf"(?<![\d:.]){_CLOCK}(?![\d:])"),
     ("timestamp", r"(?<![A-Za-z0-9.])1[5-9]\d{8}(?:\d{3}|\d{6}|\.\d{1,9})?(?!\w|\.\d)"),
     ("ip", r"(?<![\d.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?!\d|\.\d)"),
     ("card", r"(?<![\d-])\d(?:[ -]?\d){12,18}(?![\d-])"),
+    ("iban", r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?\b"),
     ("phone", r"(?<![A-Za-z0-9.])\+\d{1,3}(?:[ .-]?\(?\d{2,4}\)?){2,5}(?!\w)"),
+    ("phone", r"(?<![\w.-])(?:\(\d{3}\)[ -]?|\d{3}[ .-])\d{3}[ .-]\d{4}(?![\w-])"),
+    ("number", r"(?<![\w-])\d{3}-\d\d-\d{4}(?![\w-])"),
+    ("user", r"(?:(?<=/home/)|(?<=/Users/)|(?<=\\Users\\))[A-Za-z0-9][\w.-]*"),
     (
         "id",
-        _APART + r"(?=[0-9A-Za-z]*\d)(?=[0-9A-Za-z]*[A-Za-z])(?:[0-9a-f]{16,}|[0-9A-F]{16,}|[0-9A-HJKMNP-TV-Z]{26})\b",
+        _APART + r"(?=[0-9A-Za-z]*\d)(?=[0-9A-Za-z]*[A-Za-z])(?:[0-9a-f]{7,}|[0-9A-F]{12,}|[0-9A-HJKMNP-TV-Z]{26})\b",
     ),
-    ("id", _APART + r"[a-z]{2,12}_(?=[A-Za-z0-9]*\d)[A-Za-z0-9]{12,}\b"),
+    ("id", _APART + r"[A-Za-z]{2,12}[-_](?=[A-Za-z0-9]*\d)[A-Za-z0-9]{8,}(?![\w-]|:\d)"),
+    ("id", _APART + r"(?=[\w-]*\d[\w-]*\d)(?=[\w-]*[a-z])(?=[\w-]*[A-Z])[A-Za-z0-9][\w-]{17,}(?![\w-]|:\d)"),
 )
 _PERSONAL = re.compile("|".join(f"(?P<k{i}_{name}>{pattern})" for i, (name, pattern) in enumerate(_KINDS)))
 

@@ -1,5 +1,7 @@
 """Masks of what is shown: values that a cut goes through, credentials behind their names, labels of one run."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,6 +94,42 @@ def test_credentials_are_known_by_their_forms(secret):
         shown = redact.shown().text(text)
         assert secret[len(secret) // 2 :] not in shown
         assert redact.SECRET in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("11/03/2026, 9:00:12 AM", "timestamp"),
+        ("Tue Nov  3 09:00:40 2026", "timestamp"),
+        ("3. November 2026", "timestamp"),
+        ("03.11.2026", "timestamp"),
+        ("20261103T090000Z", "timestamp"),
+        ("2026年11月3日 09:00", "timestamp"),
+        ("2001:db8:85a3::bec:8e81", "ip"),
+        ("00:1B:44:11:3A:B7", "mac"),
+        ("(555) 123-4567", "phone"),
+        ("DE89 3704 0044 0532 0130 00", "iban"),
+        ("req-8f3a2b1c9d7e", "id"),
+        ("1fb17c23", "id"),
+        ("V1StGXR8_Z5jdHi6B-myT", "id"),
+        ("call_7c9e6679-7425-40de-944b-e07fc1f90ae7", "id"),
+    ],
+)
+def test_personal_values_become_labels_as_a_whole(text, kind):
+    shown = redact.shown(personal=True).text(f"It says {text}, and on.")
+    assert re.fullmatch(rf"It says (?:call_)?<{kind}:[0-9a-f]{{6}}>, and on\.", shown)
+    assert redact.shown().text(text) == text  # unless they are masked, they stay
+
+
+def test_whose_home_a_path_leads_to_is_masked():
+    assert re.fullmatch(r"in /home/<user:\w+>/desk", redact.shown(personal=True).text("in /home/anna/desk"))
+
+
+@pytest.mark.parametrize(
+    "text", ["std::sort(a)", "page 12 of 2026", "version 1.22.333", "8,096 tokens, 3:1", "gpt-4o-mini"]
+)
+def test_what_names_nobody_stays(text):
+    assert redact.shown(personal=True).text(text) == text
 
 
 def test_labels_are_stable_in_one_run_and_differ_between_runs():
