@@ -28,6 +28,7 @@ _BUCKETS = 48
 _REPORTING = 0.8  # of the requests must report cached tokens for what was reported to be a series
 _WORTH = 0.2  # of a change: what moved the rate by less is not named
 _NEAR = 0.05  # of the requests; changes of two series that lie so close are one
+_AS_OFTEN = 0.8  # of the requests that show a cause on one side of a change, for it to be as frequent on the other
 _WARM = 0.25  # of the requests: a rise within them as caches fill is no news
 MISSES: dict[MissCause, tuple[Reason, str]] = {
     MissCause.DIVERGED: ("cause", "tokens behind a difference"),
@@ -174,15 +175,18 @@ class _Changes:
         verb = "began" if points < 0 else "ended"
         if not ranked:
             return Explained("cause", f"text behind differences: losing it {verb}", points)
-        return self._told(ranked[0], after.start, points, verb)
+        return self._told(ranked[0], (before.start, after.start, after.stop), points, verb)
 
-    def _told(self, members: list[int], at: int, points: float, verb: str) -> Explained:
-        material = self._material
-        side = [position for position in members if (position >= at) == (verb == "began")] or members
-        first = side[0] if verb == "began" else side[-1]
-        row = int(material.rows[first])
+    def _told(self, members: list[int], stretch: tuple[int, int, int], points: float, verb: str) -> Explained:
+        material, at, began = self._material, stretch[1], verb == "began"
+        side = [position for position in members if (position >= at) == began] or members
         rows = (int(material.rows[position]) for position in side)
         finding = next((self._finding[r] for r in rows if r in self._finding), None)
+        if finding is not None:  # what is said holds of the cause, wherever in the prompts it shows
+            members = [p for p in range(stretch[0], stretch[2]) if self._finding.get(int(material.rows[p])) is finding]
+            side = [position for position in members if (position >= at) == began]
+        first = side[0] if began else side[-1]
+        spot = _spot(material, int(material.rows[first]))
         family = int(self._families[first])
         name = accounts.family_name(material, family)
         if finding is None:
@@ -191,16 +195,27 @@ class _Changes:
             what = f"prompts of {name!r} part{place}"
         else:
             what = finding.message.rsplit(", in ", 1)[0]
-        earlier = any((position < at) == (verb == "began") for position in members)
-        verb = {"began": "became more frequent", "ended": "became rarer"}[verb] if earlier else verb
+        if any((position < at) == began for position in members):
+            verb = self._how(members, stretch, verb)
         return Explained(
             "cause",
             f"{what}: it {verb}",
             points,
             family=accounts.family_id(material, family),
             rule=None if finding is None else finding.rule.code,
-            first=_spot(material, row),
+            first=spot if began else None,
+            last=None if began or verb.startswith("cost") else spot,
         )
+
+    def _how(self, members: Sequence[int], stretch: tuple[int, int, int], verb: str) -> str:
+        """Tell whether a cause on both sides of a change is in more (fewer) requests behind it or costs more (less)."""
+        low, at, high = stretch
+        before = sum(position < at for position in members)
+        shares = [before / (at - low), (len(members) - before) / (high - at)]
+        few, many = shares if verb == "began" else shares[::-1]
+        if few < _AS_OFTEN * many:
+            return "became more frequent" if verb == "began" else "became rarer"
+        return "cost more than before" if verb == "began" else "cost less than before"
 
 
 class _Side:

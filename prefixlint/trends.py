@@ -36,7 +36,8 @@ class Bucket:
 class Explained:
     """One reason of a change of a hit rate: what happened, and how far the rate moved for its sake (signed, 0 .. 1).
 
-    `family` is the id of a family, `rule` the code of a log rule, `first` the first request that shows it.
+    `family` is the id of a family, `rule` the code of a log rule, `first` the first request that shows it,
+    and `last` the last one, of what ended.
     """
 
     reason: Reason
@@ -45,6 +46,7 @@ class Explained:
     family: str | None = None
     rule: str | None = None
     first: Spot | None = None
+    last: Spot | None = None
 
 
 @dataclass(frozen=True, slots=True)

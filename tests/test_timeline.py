@@ -1,6 +1,7 @@
 """Hit rate over the log: stretches that add up, the request at which it dropped, and what changed there."""
 
 import json
+import random
 
 from click.testing import CliRunner
 
@@ -77,7 +78,28 @@ def test_a_cause_that_ended(tmp_path):
     assert abs(change["at"]["line"] - 151) <= 1
     assert change["after"] > change["before"]
     assert change["reasons"][0]["kind"] == "cause"
-    assert "it ended" in change["reasons"][0]["message"]
+    reason = change["reasons"][0]
+    assert "it ended" in reason["message"]
+    assert reason["first"] is None
+    assert reason["last"]["line"] in (150, 151)
+    assert f"it ended (last: line {reason['last']['line']}, " in " ".join(analyze(tmp_path, rows).split())
+
+
+def test_a_cause_that_is_as_frequent_and_costs_less_is_not_called_rarer(tmp_path):
+    """Of a list of tools in any order, a cache holds more and more orders."""
+    draw, names = random.Random(5), ["weigh", "look", "book", "pack", "send"]
+    rows = []
+    for n in range(160):
+        order = names if n < 60 else draw.sample(names, 5)
+        tools = [{"type": "function", "function": {"name": name, "description": OTHER}} for name in order]
+        rows.append(logged(n, chat(RULES, f"how heavy is {n * 7919}?", tools=tools)))
+    told = [(c["at"]["line"], r) for c in found(tmp_path, rows)["changes"] for r in c["reasons"] if r["rule"]]
+    assert told[0][0] == 61
+    assert "it began" in told[0][1]["message"]
+    line, later = told[-1]
+    assert line > 61
+    assert later["message"].endswith("it cost less than before")
+    assert later["first"] is later["last"] is None
 
 
 def test_what_cannot_be_counted_is_less_and_not_fewer(tmp_path):

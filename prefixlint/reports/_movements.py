@@ -50,7 +50,7 @@ def _change(saved: Json) -> Change:
 
 
 def _reason(saved: Json) -> Explained:
-    first = saved["first"]
+    first, last = saved["first"], saved.get("last")
     return Explained(
         saved["kind"],
         saved["message"],
@@ -58,6 +58,7 @@ def _reason(saved: Json) -> Explained:
         saved["family"],
         saved["rule"],
         None if first is None else _spot(first),
+        None if last is None else _spot(last),
     )
 
 

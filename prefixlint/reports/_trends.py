@@ -82,8 +82,9 @@ def _change(change: Change, style: Style, width: int) -> list[str]:
 def _reason(reason: Explained) -> str:
     points = f"{100 * reason.points:+.1f} points: " if reason.points else ""
     rule = f"{reason.rule} " if reason.rule else ""
-    first = "" if reason.first is None else f" (first: {_spot(reason.first)})"
-    return f"{points}{rule}{visible(reason.message)}{first}"
+    ends = (("first", reason.first), ("last", reason.last))
+    shown = next((f" ({name}: {_spot(spot)})" for name, spot in ends if spot is not None), "")
+    return f"{points}{rule}{visible(reason.message)}{shown}"
 
 
 def against(result: Analysis, style: Style, width: int) -> list[str]:
@@ -203,6 +204,7 @@ def _reason_json(reason: Explained) -> dict[str, Any]:
         "family": reason.family,
         "rule": reason.rule,
         "first": _spot_json(reason.first),
+        "last": _spot_json(reason.last),
     }
 
 
