@@ -39,7 +39,13 @@ class Alignment:
             yield self._whole(row)
             return
         old, new = _old(row), {leaf.path for leaf in row.later}
+        orders = [path for path in old if path in new], [leaf.path for leaf in row.later if leaf.path in old]
+        parted = next((here for there, here in zip(*orders, strict=True) if there != here), None)
         for leaf in row.later:
+            if leaf.path == parted:
+                first = orders[1].index(parted)
+                values = self._keys(row.path, orders[0][first:]), self._keys(row.path, orders[1][first:])
+                yield self.made("changed", parted, 0, what="the same content, in another order", values=values)
             if leaf.path not in old:
                 yield self.made("added", leaf.path, 0, values=("", self._shown(leaf)))
             elif not _same(old[leaf.path], leaf.value):
@@ -47,6 +53,9 @@ class Alignment:
         for path, value in old.items():
             if path not in new:
                 yield self.made("removed", path, 0, values=(self._shown(Leaf(path, value)), ""))
+
+    def _keys(self, stem: str, paths: Iterable[str]) -> str:
+        return cut(", ".join(self._redactor.path(path[len(stem) :].lstrip(".")) for path in paths))
 
     def _whole(self, row: Row) -> Difference:
         held = row.later or row.earlier

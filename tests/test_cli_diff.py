@@ -54,6 +54,20 @@ def test_all_differences_are_listed_in_order(tmp_path):
     assert [(row["path"], row["last_path"]) for row in equal] == [("messages[1]", "messages[1]"), ("messages[3]",) * 2]
 
 
+def test_keys_in_another_order_are_listed(tmp_path):
+    def asked(path, text, keys):
+        call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": dict.fromkeys(keys, "x")}}
+        messages = [{"role": "user", "content": text}, {"role": "assistant", "content": None, "tool_calls": [call]}]
+        path.write_text(json.dumps({"model": "m", "messages": messages}))
+        return path
+
+    one = asked(tmp_path / "a.json", "look", ("road", "crate"))
+    for text, paths in (("look", ["messages[1]"]), ("Look", ["messages[0]", "messages[1]"])):
+        found = shown(one, asked(tmp_path / "b.json", text, ("crate", "road")))["differences"]
+        assert [d["path"][:11] for d in found] == paths
+        assert [value.split(".")[-1] for value in found[-1]["values"]] == ["crate", "road"]
+
+
 @pytest.mark.parametrize(
     ("one", "two"),
     [
