@@ -148,6 +148,16 @@ def test_families_have_a_column_for_each_engine():
     assert [name for line in heads for name in line.split() if name in FIVE] == list(FIVE)
 
 
+def test_families_of_one_name_are_told_apart_by_their_models(tmp_path):
+    import json
+
+    path = tmp_path / "log.jsonl"
+    messages = [{"role": "system", "content": "Weigh each crate. " * 40}, {"role": "user", "content": "go"}]
+    path.write_text("\n".join(json.dumps({"model": f"model-{n % 2}", "messages": messages}) for n in range(8)))
+    text = CliRunner().invoke(main, ["analyze", str(path)]).stdout
+    assert [text.count(f"\nmodel-{n}: Weigh each") for n in range(2)] == [1, 1]
+
+
 def test_causes_beyond_the_most_costly_are_counted(tmp_path):
     import json
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Sequence
 
 from prefixlint.model import MissCause
@@ -283,7 +284,8 @@ def _families(result: Analysis, style: Style, look: Look) -> list[str]:
     rows = [("Families, by tokens lost", "requests", "tokens", "lost", "ceiling", *engines)]
     shown = result.families[: _most(_FAMILIES, look)]
     total = max((e.prompt_tokens for e in result.engines), default=0)
-    rows += [_family_row(f, engines, total) for f in shown]
+    named = Counter(family.name for family in shown)
+    rows += [_family_row(f, engines, total, of_model=named[f.name] > 1) for f in shown]
     first, *others = banded(rows, align="<" + ">" * (len(rows[0]) - 1), width=look.width, fixed=5)
     lines = [style.bold(first[0])]
     for line, family in zip(first[1:], shown, strict=True):
@@ -301,12 +303,13 @@ def _families(result: Analysis, style: Style, look: Look) -> list[str]:
     return lines
 
 
-def _family_row(family: Family, engines: list[str], total: int) -> tuple[str, ...]:
+def _family_row(family: Family, engines: list[str], total: int, *, of_model: bool) -> tuple[str, ...]:
     rates = [percent(family.engines[e].hit_rate) if e in family.engines else "" for e in engines]
     ceilings = [e.ceiling for e in family.engines.values() if e.ceiling is not None]
     share = percent(family.prompt_tokens / total if total else None)
     ceiling = percent(max(ceilings)) if ceilings else "unknown"
-    return visible(family.name), count(family.requests), share, short_count(family.lost_tokens), ceiling, *rates
+    name = f"{family.model}: {family.name}" if of_model and family.model else family.name
+    return visible(name), count(family.requests), share, short_count(family.lost_tokens), ceiling, *rates
 
 
 def _place(place: VolatilePlace, family: Family, style: Style, width: int) -> list[str]:
