@@ -45,6 +45,24 @@ def test_losses_and_what_is_unexplained_are_what_diverged(kind, tmp_path):
         assert numbers == [known, diverged - known, diverged]
 
 
+@pytest.mark.parametrize("shape", ["message", "message and system text", "prompt"])
+def test_a_value_in_the_text_of_a_single_message_costs_what_stands_behind_it(shape, tmp_path):
+    rules = " ".join(f"Rule {n}: weigh crate {n} twice, and note the road that it takes." for n in range(40))
+    rows: list[dict[str, object]] = []
+    for n in range(12):
+        text = f"It is 2026-03-0{1 + n % 9} 0{n % 9}:{10 + 3 * n}:07. {rules} Question: how heavy is crate {n * 7919}?"
+        head = [{"role": "system", "content": "Be brief."}] if "system" in shape else []
+        messages = [*head, {"role": "user", "content": text}]
+        rows.append({"model": "m", "prompt": text} if shape == "prompt" else {"model": "m", "messages": messages})
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    result = pipeline.analyze([str(path)], pipeline.Options(what_if=()))
+    (finding,) = result.findings
+    assert finding.rule.code == "PFX101"
+    prompt = result.engines[0].prompt_tokens
+    assert 0.8 < finding.tokens_lost["sglang"] / prompt < 1
+
+
 def test_what_another_namespace_holds_is_the_loss_of_a_changing_salt(monkeypatch, tmp_path):
     monkeypatch.setattr(planting, "CAUSES", {"PFX503": planting.CAUSES["PFX503"][1:]})
     result = analyse(tmp_path, Planted(6, ("PFX503",), 150))

@@ -486,6 +486,12 @@ def test_a_clock_beside_a_passage_is_a_cause_of_its_own(tmp_path):
     assert codes(check(tmp_path, bodies * 3)) == ["PFX101", "PFX202"]
 
 
+def test_one_long_line_with_a_value_at_both_its_ends_is_the_head_of_one_conversation(tmp_path):
+    text = " ".join(LONG.split())
+    bodies = conversation(lambda n: f"It is {9 + n}:17:{n}5. {text} Tokens used so far: {1000 + 37 * n}.", turns=6)
+    assert codes(check(tmp_path, bodies)) == ["PFX101", "PFX107"]
+
+
 ASKED = [
     lambda n: f"What is the status of invoice {41_000 + n * 377}? Answer in two sentences and cite the ledger entry.",
     lambda n: f"Please open /srv/files/d{n}/report.pdf and summarise it for me in three short sentences.",

@@ -319,12 +319,11 @@ def _is_asked(earlier: View, later: View) -> bool:
 def _behind(view: View, hits: Sequence[Hit]) -> str | int | None:
     """Say up to where two requests may be alike behind their first difference: up to the messages, or for characters.
 
-    None where the messages of two turns differ.
+    None where messages differ for a cause.
     """
-    turn = hits[0].same
     if not view.messages:
-        return None if turn else sum(hit.tail for hit in hits if hit.rank[0] == 1)
-    if turn and any(hit.rank[0] == MESSAGES for hit in hits):
+        return None if hits[0].same else sum(hit.tail for hit in hits if hit.rank[0] == 1)
+    if any(hit.rank[0] == MESSAGES for hit in hits):
         return None
     said = view.messages[0].said
     return (said.text or said.reasoning).lstrip()[:_OPENING]

@@ -50,6 +50,7 @@ _TELLING = _STRONG | {"identity", "counter", "json", "order"}
 _MANY = 6  # differences of siblings from which on they are two texts and not one with values
 _STATIC = 1_600  # characters of shared text behind a changing one that are worth to be moved ahead of it
 _SHARED = 48  # characters; two texts that share so many at their ends come from one template, however long they are
+_PASSAGES = 32  # of a text, of so many characters each, that are looked for in another
 _ASKED = frozenset({"counter", "date", "environment", "identity", "random"})
 """Kinds of value that a user's question holds as well."""
 _AUTHORED = 400  # characters shared behind such a value where an application wrote it; a question is shorter
@@ -72,13 +73,22 @@ def alike(earlier: View, later: View) -> bool:
         return True
     back = bodies.common_prefix(a[::-1], b[::-1])
     shared = front + min(back, size - front)
-    return shared * 3 >= size or shared >= _SHARED or _lines_of_both(a, b) * 3 >= size
+    if shared * 3 >= size or shared >= _SHARED or _lines_of_both(a, b) * 3 >= size:
+        return True
+    return _passages_of_both(*sorted((a, b), key=len))
 
 
 def _lines_of_both(a: str, b: str) -> int:
     """Count the characters of lines that two texts share, wherever they stand: both ends may change."""
     known = set(a.split("\n"))
     return sum(len(line) for line in b.split("\n") if line in known)
+
+
+def _passages_of_both(a: str, b: str) -> bool:
+    """Tell whether a third of the passages of a text stand in another: one line may hold a value at both its ends."""
+    step = max(_SHARED, len(a) // _PASSAGES)
+    passages = [a[at : at + _SHARED] for at in range(0, len(a) - _SHARED + 1, step)]
+    return sum(passage in b for passage in passages) * 3 >= max(1, len(passages))
 
 
 def tools(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
@@ -364,9 +374,10 @@ def _unnamed(place: Place, *, same: bool, marked: bool) -> str:
 
 
 def opening(earlier: View, later: View) -> Iterator[Hit]:
-    """Compare siblings without a system text: their first message is a filled-in template."""
-    if earlier.head or later.head or not earlier.messages or not later.messages:
+    """Compare siblings with the same system text, or without one: their first message may be a filled-in template."""
+    if earlier.head_text != later.head_text or not earlier.messages or not later.messages:
         return
+    led = bool(later.head)  # behind a system text, a first message is more likely a user's own
     one, two = earlier.messages[0], later.messages[0]
     a, b = one.said.text, two.said.text
     if a == b or one.said.role != two.said.role or one.key == two.key:
@@ -380,9 +391,10 @@ def opening(earlier: View, later: View) -> Iterator[Hit]:
         static = place.kind not in _TELLING and behind >= _STATIC
         if not static and (place.kind not in _TELLING or behind < 12 or behind * 3 < len(b)):
             continue
-        if place.kind in _ASKED and behind < _AUTHORED:
+        if (led or place.kind in _ASKED) and behind < _AUTHORED:
             continue
-        what = f"the prompt's first text holds {'text of its own' if static else WORDS[place.kind]}"
+        first = "first message" if led else "prompt's first text"
+        what = f"the {first} holds {'text of its own' if static else WORDS[place.kind]}"
         where = At(text_at.path, place.char, place.before, place.after)
         code = "PFX201" if static else CODES[place.kind]
         rank = (2, 0, place.char)
