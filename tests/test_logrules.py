@@ -486,6 +486,22 @@ def test_a_clock_beside_a_passage_is_a_cause_of_its_own(tmp_path):
     assert codes(check(tmp_path, bodies * 3)) == ["PFX101", "PFX202"]
 
 
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("2026-11-03 09:1{}:40\nAPI docs follow.", "2026-11-03 09:10:40"),
+        ("2026-11-03 09:1{}:40 API docs follow.", "2026-11-03 09:10:40"),
+        ("09:1{}\nMonday is a holiday.", "09:10"),
+        ("09:1{} Zebra crossings are closed.", "09:10"),
+        ("2026-11-03 09:1{}:40 CEST, docs follow.", "2026-11-03 09:10:40 CEST"),
+        ("09:1{} AM UTC on Monday.", "09:10 AM UTC on Monday"),
+    ],
+)
+def test_a_time_ends_where_the_next_word_begins(written, value, tmp_path):
+    found = one(check(tmp_path, siblings([f"It is {written.format(n)} {LONG}" for n in range(4)])))
+    assert (found.rule.code, found.values[0]) == ("PFX101", value)
+
+
 def test_one_long_line_with_a_value_at_both_its_ends_is_the_head_of_one_conversation(tmp_path):
     text = " ".join(LONG.split())
     bodies = conversation(lambda n: f"It is {9 + n}:17:{n}5. {text} Tokens used so far: {1000 + 37 * n}.", turns=6)

@@ -60,8 +60,8 @@ _DATE = (
     rf"|{_MONTH}\.?\s+\d{{1,2}}(?:st|nd|rd|th)?(?:,?\s+{_YEAR})?|{_YEAR}\d{{4}}(?=T|\b))|\b{_WEEKDAY}\b)"
 )
 _TIME = (
-    r"(?:[01]?\d|2[0-3])[:h.](?:[0-5]\d)(?:[:.][0-5]\d(?:[.,]\d{1,9})?)?(?:\s?[AaPp]\.?[Mm]\b\.?)?"
-    r"(?:\s?(?:Z|UTC|GMT|[A-Z]{3,4}\b|[+-]\d\d:?\d\d))?"
+    r"(?:[01]?\d|2[0-3])[:h.](?:[0-5]\d)(?:[:.][0-5]\d(?:[.,]\d{1,9})?)?(?:[^\S\n]?[AaPp]\.?[Mm]\b\.?)?"
+    r"(?:[^\S\n]?(?:Z\b|UTC|GMT|(?:[A-Z]{1,3}T|MSK|WIB)\b|[+-]\d\d:?\d\d))?"  # a zone, and not what stands behind
 )
 _COLON_TIME = _TIME.replace("[:h.](", ":(", 1)
 _UNIT = r"(?:s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|wks?|weeks?|months?|years?)"
@@ -92,7 +92,7 @@ _FORMS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     ),
     ("clock", (":", ".", "h"), re.compile(rf"{_DATE}[T ,;_|-]{{1,3}}(?:at\s+|um\s+)?{_TIME}")),
     ("clock", ("19", "20"), re.compile(rf"{_YEAR}-?\d\d-?\d\dT?\d{{6}}Z?")),
-    ("clock", (":",), re.compile(rf"(?<![\d:.]){_COLON_TIME}(?:,?\s+(?:on\s+)?{_DATE})?(?![\d:])")),
+    ("clock", (":",), re.compile(rf"(?<![\d:.]){_COLON_TIME}(?:,?[^\S\n]+(?:on\s+)?{_DATE})?(?![\d:])")),
     ("clock", ("1",), re.compile(r"(?<![\w.])1[5-9]\d{8}(?:\d{3}|\d{6}|\d{9}|\.\d{1,9})?(?!\w|\.\d)")),
     ("date", (), re.compile(_DATE)),
     ("email", ("@",), _EMAIL),
