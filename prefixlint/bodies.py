@@ -7,6 +7,7 @@ needs no tokenizer, so `check`, `diff` and `analyze` share it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -26,6 +27,15 @@ _MARKERS = frozenset({"cache_control", "cachePoint", "cache_point", "prompt_cach
 # Within one message: what identifies it, then what it says.
 _MESSAGE_KEYS = ("role", "type", "name", "tool_call_id", "reasoning_content", "content", "parts", "tool_calls")
 
+
+# What loggers write in place of the rest of a text: "…[truncated]", "... (1,204 more characters)".
+_CUT = re.compile(
+    r"\[?(?:\.\.\.|…)\s*\[?truncated\]?|\[truncated\]|<truncated[^>]{0,40}>"
+    r"|(?:\.\.\.|…)?\s*[\[(<]\s*(?:truncated\W{1,3})?\+?\d[\d,]*\s*(?:more\s+)?(?:char(?:acter)?s?|bytes|tokens)\b[^\])>]{0,20}[\])>]",
+    re.IGNORECASE,
+)
+_CUT_ENDS = ("]", ")", ">", "d")
+_CUT_SIZE = 80
 
 _PAIRS = 250_000  # pairs of units up to which replaced ones are aligned by their roles and names
 
@@ -263,3 +273,16 @@ def _members(path: str, item: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     else:
         keys = list(item)
     return ((f"{prefix}{k}", item[k]) for k in keys if k not in _MARKERS)
+
+
+def is_cut(text: str) -> bool:
+    """Tell whether a text ends like one whose rest was left out of a log."""
+    end = text[-_CUT_SIZE:].rstrip()
+    return end.endswith(_CUT_ENDS) and any(found.end() == len(end) for found in _CUT.finditer(end))
+
+
+def in_cut_mark(text: str, char: int) -> bool:
+    """Tell whether a character belongs to what stands for the rest of a text that was left out of a log."""
+    begin = max(0, char - _CUT_SIZE)
+    near = _CUT.finditer(text[begin : char + _CUT_SIZE])
+    return any(begin + found.start() <= char < begin + found.end() for found in near)

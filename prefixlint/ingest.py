@@ -6,11 +6,11 @@ what the log reports about it is still used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from prefixlint import marks
+from prefixlint import bodies, marks
 from prefixlint.chat import Renderer
 from prefixlint.errors import TemplateRefusedError
 from prefixlint.families import Grouper, plain_text
@@ -70,7 +70,8 @@ class Ingested:
     """What a log holds, ready to be replayed.
 
     `no_prompt` counts requests without a prompt by the slug of the reason, `refused` those whose prompt could not be
-    rendered by what the chat template said, `partial` those of which the log leaves a part out (`Messages.missing`).
+    rendered by what the chat template said, `partial` those of which the log leaves a part out (`Messages.missing`),
+    `cut` those that hold a text that ends as if the log had cut it.
     """
 
     table: Table
@@ -81,6 +82,7 @@ class Ingested:
     no_prompt: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
     partial: dict[str, int] = field(default_factory=dict)
+    cut: int = 0
     history: History = field(default_factory=History)
 
     def skip(self, item: Skip) -> None:
@@ -143,6 +145,7 @@ class Ingest:
         content = request.content
         if isinstance(content, Messages):
             out.history.add(content.messages)
+            out.cut += any(_is_cut(message) for message in (*content.messages[:1], *content.messages[-1:]))
             if content.missing is not None:
                 _count(out.partial, content.missing)
         self._prompt(request, out, out.table.conversation[-1])
@@ -275,3 +278,9 @@ def _message_key(message: dict[str, Any]) -> int:
 
 def _count(counts: dict[str, int], reason: str) -> None:
     counts[reason] = counts.get(reason, 0) + 1
+
+
+def _is_cut(message: Mapping[str, Any]) -> bool:
+    """Tell whether a log seems to have cut a message; the results of tools are cut by those who send them."""
+    content = message.get("content")
+    return isinstance(content, str) and message.get("role") != "tool" and bodies.is_cut(content)

@@ -322,6 +322,11 @@ def _notes(material: Material, counted: Rows) -> list[Note]:
     for slug, n in read.partial.items():
         head = f"{many(n, 'prompt')} {_are(n)} known only in part, which makes tokens and hits too few: "
         notes.append(Note("partial-prompts", _with_hint(head, *why_no_prompt(slug))))
+    if read.cut:
+        has = "has" if read.cut == 1 else "have"
+        text = f"{many(read.cut, 'prompt')} {has} a text that ends as if it was cut, like “…[truncated]”: "
+        where = "if the log did that, tokens and hits are too few, and what parts prompts may be the log's own"
+        notes.append(Note("cut-texts", text + where))
     referred, missing = read.history.referred, read.history.missing
     if referred >= _FEW_TURNS and missing / referred > _MISSING_TURNS:
         share = f"{missing:,} of {referred:,} earlier turns that conversations refer to are not in the log"

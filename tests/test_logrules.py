@@ -502,6 +502,12 @@ def test_a_time_ends_where_the_next_word_begins(written, value, tmp_path):
     assert (found.rule.code, found.values[0]) == ("PFX101", value)
 
 
+@pytest.mark.parametrize("mark", ["...[truncated]", "… ({} more characters)", " [+{} chars]"])
+def test_what_a_log_writes_for_the_rest_of_a_text_is_hardly_a_cause(mark, tmp_path):
+    found = check(tmp_path, siblings([f"{LONG} {LONG}"[:700] + mark.format(2010 + 7 * n) for n in range(5)]))
+    assert [(f.confidence.word, f.severity.word) for f in found] in ([], [("low", "info")])
+
+
 def test_one_long_line_with_a_value_at_both_its_ends_is_the_head_of_one_conversation(tmp_path):
     text = " ".join(LONG.split())
     bodies = conversation(lambda n: f"It is {9 + n}:17:{n}5. {text} Tokens used so far: {1000 + 37 * n}.", turns=6)

@@ -158,6 +158,24 @@ def test_families_of_one_name_are_told_apart_by_their_models(tmp_path):
     assert [text.count(f"\nmodel-{n}: Weigh each") for n in range(2)] == [1, 1]
 
 
+def test_texts_that_a_log_cut_are_told(tmp_path):
+    import json
+
+    path = tmp_path / "log.jsonl"
+    rows = []
+    for n in range(6):
+        head = (
+            "Weigh each crate, note the road it takes, and never guess. " * 9 + f"... ({1990 + 7 * n} more characters)"
+        )
+        messages = [{"role": "system", "content": head}, {"role": "user", "content": "go"}]
+        rows += [{"model": "m", "messages": messages}]
+        rows += [{"model": "m", "messages": [*messages, {"role": "assistant", "content": "ok"}, messages[1]]}]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    text = " ".join(CliRunner().invoke(main, ["analyze", str(path)]).stdout.split())
+    assert "note: 12 prompts have a text that ends as if it was cut" in text
+    assert "low confidence, since the text is cut short there" in text
+
+
 def test_causes_beyond_the_most_costly_are_counted(tmp_path):
     import json
 

@@ -342,6 +342,8 @@ def _system_hit(
             return None
         mild = tail < 1 or kind == "environment"
         sure = 2 if kind in ("retrieval", "environment", "counter") else 3
+    if bodies.in_cut_mark(later.head_text, place.char):
+        sure = 1  # the log wrote it
     where = _located(later, place.char, place.before, place.after)
     key = (code, kind, _lead(place, later.head_text))
     what = f"the {'system' if later.messages else 'prompt'} text holds {WORDS.get(kind, WORDS['text'])}"

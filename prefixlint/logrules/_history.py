@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from itertools import takewhile
 from typing import Any
 
-from prefixlint.bodies import common_prefix
+from prefixlint.bodies import common_prefix, is_cut
 from prefixlint.logrules import _spans, _values
 from prefixlint.logrules._hits import At, Hit, at, short
 from prefixlint.logrules._message import Call, Message, dumps
@@ -21,7 +21,6 @@ _WINDOW_SLACK = 2  # messages that a window may drop besides those that were add
 _LONG = 600  # messages; longer histories are aligned from the first difference on, this many
 _MARK = 40  # characters, at most, of a mark that says that a text was cut
 _CLEARED = re.compile(r"clear|remov|omit|elid|trunc|compact|prun|redact|expired|\.\.\.|…|\[\d", re.IGNORECASE)
-_CUT = re.compile(r"(?:\[?(?:\.\.\.|…)\s*\[?truncated\]?|\[truncated\]|<truncated[^>]*>)\s*\Z", re.IGNORECASE)
 _GOES_ON = {"append": "edited", "repeat": "edited", "edited": "edited", "window": "window"}
 """What becomes of relations with thoughts that are gone."""
 _THINK = re.compile(r"<(?:think|thinking|reasoning|thought)\b|</think", re.IGNORECASE)
@@ -277,7 +276,7 @@ def _edit(earlier: View, later: View, i: int, j: int) -> Iterator[Hit]:
         what = "an id of the message is a new one" if code == "PFX405" else what
         key = (code, kind)
         hits = [Hit(code, kind, rank, where, key, what, _shape(x.raw), _shape(y.raw), same=True, tail=1)]
-    if any(_CUT.search(text) for said in (a, b) for text in (said.text, *(r.text for r in said.results))):
+    if any(is_cut(text) for said in (a, b) for text in (said.text, *(r.text for r in said.results))):
         hits = [replace(hit, sure=1) for hit in hits]
     yield from hits
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from prefixlint.findings import Severity
+from prefixlint.findings import Confidence, Severity
 from prefixlint.logfindings import LogFinding
 from prefixlint.model import MissCause
 from prefixlint.reports import Look
@@ -67,6 +67,8 @@ def _cause(finding: LogFinding, result: Analysis, style: Style, width: int, *, f
     where = finding.where
     place = visible(where.at_path) + (f", character {where.char}" if where.char else "")
     text = f"{visible(_without_values(finding))} at {place} ({visible(where.in_short())})"
+    if finding.confidence is Confidence.LOW:
+        text += "; low confidence, since the text is cut short there"
     lines += wrap(text, width, first=_INDENT, indent=_INDENT)
     for source in finding.sources:
         spot = f"{visible(source.path)}:{source.line}:{source.column}"
