@@ -31,7 +31,7 @@ _MESSAGE_KEYS = ("role", "type", "name", "tool_call_id", "reasoning_content", "c
 # What loggers write in place of the rest of a text: "…[truncated]", "... (1,204 more characters)".
 _CUT = re.compile(
     r"\[?(?:\.\.\.|…)\s*\[?truncated\]?|\[truncated\]|<truncated[^>]{0,40}>"
-    r"|(?:\.\.\.|…)?\s*[\[(<]\s*(?:truncated\W{1,3})?\+?\d[\d,]*\s*(?:more\s+)?(?:char(?:acter)?s?|bytes|tokens)\b[^\])>]{0,20}[\])>]",
+    r"|(?:\.\.\.|…)?\s*[\[(<]\s*(?:truncated\W{1,3})?\+?\d[\d,]*\s*(?:more\s+)?(?:chars?|characters?|bytes|tokens)\b[^\])>]{0,20}[\])>]",
     re.IGNORECASE,
 )
 _CUT_ENDS = ("]", ")", ">", "d")
