@@ -41,7 +41,7 @@ from prefixlint.values import (
 HISTORY = "history"
 """The role of a gap: messages that the source does not show."""
 _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "placeholder": HISTORY}
-_REQUEST_SYSTEM = ("system", "system_prompt", "instructions", "system_instruction", "system_message")
+REQUEST_SYSTEM = ("system", "system_prompt", "instructions", "system_instruction", "system_message")
 _ORDER = {"call": 0, "declared": 0, "messages": 1, "text": 2, "hint": 2, "message": 3, "tools": 4, "named": 5}
 
 
@@ -181,7 +181,7 @@ def _request(linked: Linked, sink: Sink, frame: Frame, span: Span) -> Prompt | N
         return None
     reader = _Messages(linked)
     messages = reader.read(value, frame)
-    for key in _REQUEST_SYSTEM:
+    for key in REQUEST_SYSTEM:
         if key in given:
             messages = [*reader.read_system(given[key], frame), *messages]
     tools = tuple(_tools(linked, given["tools"], frame)) if "tools" in given else ()
@@ -266,6 +266,13 @@ def message(linked: Linked, value: Value, frame: Frame) -> list[Message]:
     """Give the messages that an element of a list of messages is; a gap of role `history` if it shows none."""
     linked.renderer.start()
     return _Messages(linked).item(value, frame)
+
+
+def system_text(linked: Linked, value: Value, frame: Frame) -> list[Node]:
+    """Give the nodes of what a request gets as its system text, a hole where it is not shown."""
+    linked.renderer.start()
+    nodes = [node for message in _Messages(linked).read_system(value, frame) for node in message.nodes]
+    return nodes or [Hole((), (), frame.span(value))]
 
 
 class _Messages:

@@ -32,12 +32,15 @@ MAX_OWNERS = 6
 """Steps from a value to what it is a part of."""
 
 
-def is_direct(resolver: Resolver, value: Value, frame: Frame) -> bool:
+def is_direct(resolver: Resolver, value: Value, frame: Frame, depth: int = 0) -> bool:
     """Tell whether a value is itself a source or a step from one, not a thing that was made with one."""
     for _ in range(8):
         held, frame = resolver.resolve(value, frame)
         if isinstance(held, Op):
             return held.name in ("-", "+")
+        if isinstance(held, Join):  # a time and what is added to it
+            two = len(held.parts) == 2 and depth < MAX_OWNERS
+            return two and any(is_direct(resolver, part, frame, depth + 1) for part in held.parts)
         if isinstance(held, Either):
             held = held.options[0]
         path = dotted(held.func) if isinstance(held, Call) else dotted(held)

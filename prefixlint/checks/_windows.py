@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from prefixlint import link
 from prefixlint.checks import Context
@@ -42,10 +43,12 @@ from prefixlint.values import (
     Name,
     Param,
     Seq,
+    Slice,
     Star,
     Value,
     Var,
     bare,
+    dotted,
     text_of,
     walk,
 )
@@ -59,24 +62,82 @@ def windows(context: Context) -> Iterator[Hit]:
     """Give what lets the history of a conversation start at another message on each turn."""
     yield from _kept_last(context)
     yield from _taken_out(context)
-    for _, sink, frame in sinks(context, "messages"):
+    yield from _beside_system(context)
+    for summary, sink, frame in sinks(context, "messages", "expr"):
+        if sink.kind == "expr" and sink.name != "kept":
+            continue
         held = bare(sink.value)
         if isinstance(held, Loop) and _gives_messages(held):
             # what is sent in front of them, the source shows elsewhere if at all
             yield from ((frame.span(found), _MOVES, Severity.INFO) for found in moving_slices(held.source))
-        parts = _flat(held) if isinstance(held, Join) else held.items if isinstance(held, Seq) else ()
-        if len(parts) > 1 and not any(isinstance(part, (Lit, Field)) for part in parts):
-            for number, part in enumerate(parts):
-                inner = bare(part.value if isinstance(part, Star) else part)
-                if makes_message(inner) or (isinstance(inner, Loop) and not _gives_messages(inner)):
-                    continue
-                for found in moving_slices(inner):
-                    if not has_rest(sink.value, found):
-                        # a list that shows its messages and is only given a name is sent to nobody
-                        kept = bool(sink.name) and looks_like_messages(sink.value)
-                        costs = not kept and number_of(found) not in _EXCHANGES
-                        costs = costs and not _is_condensed(sink, parts) and _is_led(context, parts[:number], frame)
-                        yield frame.span(found), _MOVES, Severity.ERROR if costs else Severity.INFO
+        for option in held.options if isinstance(held, Either) else (held,):
+            yield from _in_list(context, summary, replace(sink, value=option), frame)
+
+
+def _in_list(context: Context, summary: Summary, sink: Sink, frame: Frame) -> Iterator[Hit]:
+    """Give the windows in a list of messages, those behind a system text in it as the gravest."""
+    parts = _parts(sink.value)
+    # a list that shows its messages and is only given a name is sent to nobody
+    kept = bool(sink.name) and looks_like_messages(sink.value)
+    for number, found in _tails(parts) if len(parts) > 1 else ():
+        if has_rest(sink.value, found):
+            continue
+        costs = not kept and number_of(found) not in _EXCHANGES and not _is_condensed(sink, parts)
+        if any(_is_first_of(part, found) for part in parts[:number]):
+            sent = any(other.kind == "messages" and not other.name for other in summary.sinks)
+            costs = costs and (sent or _sends(summary))
+        else:
+            costs = costs and _is_led(context, parts[:number], frame)
+        yield frame.span(found), _MOVES, Severity.ERROR if costs else Severity.INFO
+
+
+def _parts(value: Value) -> tuple[Value, ...]:
+    """Give the parts of a list of messages, none of what is text."""
+    held = bare(value)
+    parts = _flat(held) if isinstance(held, Join) else held.items if isinstance(held, Seq) else ()
+    return () if any(isinstance(part, (Lit, Field)) for part in parts) else parts
+
+
+def _tails(parts: Iterable[Value]) -> Iterator[tuple[int, Slice]]:
+    """Give slices that keep the last elements of a conversation, with the number of the part that holds them."""
+    for number, part in enumerate(parts):
+        inner = bare(part.value if isinstance(part, Star) else part)
+        if not makes_message(inner) and not (isinstance(inner, Loop) and not _gives_messages(inner)):
+            yield from ((number, found) for found in moving_slices(inner))
+
+
+def _is_first_of(part: Value, tail: Slice) -> bool:
+    """Tell whether a part of a list keeps the first message of the conversation that a slice cuts: its system text."""
+    held = bare(part)
+    if isinstance(held, Seq) and len(held.items) == 1:
+        held = bare(held.items[0])
+    first = (isinstance(held, Item) and _is_number(held.key, 0)) or (
+        isinstance(held, Slice) and held.lower is None and _is_number(held.upper, 1)
+    )
+    return first and isinstance(held, (Item, Slice)) and dotted(held.base) == (dotted(tail.base) or "?")
+
+
+def _is_number(value: Value | None, number: int) -> bool:
+    held = bare(value) if value is not None else None
+    return isinstance(held, Const) and held.value == number and not isinstance(held.value, bool)
+
+
+def _beside_system(context: Context) -> Iterator[Hit]:
+    """Give windows over what a call sends behind a system text of its own: `create(system=…, messages=…)`."""
+    for _, sink, frame in sinks(context, "call"):
+        given = dict(sink.value.kwargs) if isinstance(sink.value, Call) else {}
+        texts = [given[key] for key in link.REQUEST_SYSTEM if key in given]
+        if not texts or "messages" not in given:
+            continue
+        held, inner = context.linked.resolver.resolve(given["messages"], frame)
+        parts = (held,) if isinstance(held, Slice) else _parts(held)
+        tails = [found for _, found in _tails(parts) if not has_rest(held, found)]
+        if not tails or _is_condensed(sink, parts):
+            continue
+        stays = all(map(_stays, link.system_text(context.linked, texts[0], frame)))
+        for found in tails:
+            costs = stays and number_of(found) not in _EXCHANGES
+            yield inner.span(found), _MOVES, Severity.ERROR if costs else Severity.INFO
 
 
 def _is_led(context: Context, front: Iterable[Value], frame: Frame) -> bool:

@@ -61,6 +61,13 @@ _PRESENT = frozenset(["current", "now", "today"])
 """Words that say that a time is the present one, not that of an event or a document."""
 _SAYS_NOW = re.compile(r"\b(?:current|currently|now|today|present)\b[^.]*\Z", re.IGNORECASE)
 
+_TELLS_TIME = re.compile(
+    r"\b(?:current|present|local)\s+(?:\w+\s+)?(?:date|time|datetime)\b[^.,;]{0,24}\Z|\b(?:time|it) is (?:now )?\Z"
+    r"|(?:当前|现在)的?(?:系统)?(?:日期|时间)[^。，]{0,12}\Z",
+    re.IGNORECASE,
+)
+"""Words right before a value that say that it is the present time, whatever the value is called."""
+
 
 def check(context: Context, rule: Rule) -> Iterator[Finding]:
     """Report each place whose origin is of the rule's kinds."""
@@ -147,7 +154,9 @@ def level(place: Place, rule: Rule, min_tokens: int) -> Severity:
     if is_aside(place.span.path) or (place.origin.span is not None and is_aside(place.origin.span.path)):
         return Severity.INFO
     ceiling = rule.severity
-    if place.origin.frozen or (lasting and place.origin.volatility.period in (Period.PROCESS, Period.DAY)):
+    if lasting and place.origin.volatility.period == Period.DAY:  # once a day, when caches are long gone
+        return Severity.INFO
+    if place.origin.frozen or (lasting and place.origin.volatility.period == Period.PROCESS):
         ceiling = min(ceiling, Severity.WARNING if rule.severity == Severity.ERROR else Severity.INFO)
     if place.role not in HEAD and place.role != "text":
         ceiling = min(ceiling, Severity.WARNING)
@@ -175,15 +184,18 @@ def is_proven(place: Place) -> bool:
 def _is_telling(place: Place) -> bool:
     """Tell whether a name alone says enough: `{current_time}` or a user's id ahead of text, in what begins a prompt.
 
-    An attribute may hold any time, that of an event for one; any other name counts only at the head of a request,
-    and if it has two words: `{user}` stands for whoever speaks, `{user_name}` for one of many.
+    An attribute may hold any time, that of an event for one, unless the text says that it is the present one; any other
+    name counts only at the head of a request, and if it has two words: `{user}` stands for whoever speaks, `{user_name}`
+    for one of many.
     """
     origin = place.origin
     if place.role not in ("system", "developer") or place.repeated or _is_somewhere(place):
         return False
     if origin.kind == "clock":
-        if origin.label.rpartition(".")[0].removeprefix("self") or not _breaks_off(place, CONTENT_FLOOR):
+        if not _breaks_off(place, CONTENT_FLOOR):
             return False
+        if origin.label.rpartition(".")[0].removeprefix("self"):
+            return _TELLS_TIME.search(place.lead) is not None
         return bool(words(origin.label) & _PRESENT) or _SAYS_NOW.search(place.lead) is not None
     # a user's name at the end of a long text costs little: most of it is shared, and what follows is the user's own
     head = len(place.prompt.messages) > 1 and place.behind >= place.before and place.shared >= SHARED_FLOOR

@@ -100,6 +100,8 @@ _AGENT_MAKERS = frozenset(["create_react_agent", "create_agent"])
 _SYSTEM_DECORATORS = frozenset(["system_prompt", "instructions"])
 _USER_DECORATORS = frozenset(["ell.simple", "ell.complex"])
 """Decorators of functions that give the user's message."""
+_SYSTEM_TEXT = word_set("prompt message instruction instructions")
+"""Words that, beside `system`, say that a function gives system text, whatever else its name tells."""
 _NOT_TEXT = word_set("path file filename url dir key id name names title label logger info")
 _COMMON_KEYS = frozenset(["instruction", "instructions", "persona", "additional_instructions"])
 """Of the keys of system text, those that calls which speak to people or to other programs have as well."""
@@ -274,6 +276,8 @@ def of_store(base: Value, key: Value, value: Value, at: tuple[int, int], scope: 
         _keywords(((text, value),), scope)
     elif {"role", "content"} <= map_keys(bare(value)):
         scope.sink("store", Seq("tuple", (base, key, value), *at), name="message")
+    elif isinstance(value, Join) and any(isinstance(bare(part), Slice) for part in value.parts):
+        scope.sink("expr", value, name="kept")
 
 
 def of_role_test(test: Op, body: list[ast.stmt], scope: Scope) -> None:
@@ -308,12 +312,8 @@ def of_return(value: Value, name: str, decorators: tuple[str, ...], scope: Scope
         for listed in lists:
             scope.sink("tools", listed, SENT if holds_tools(listed) else "text", name=name)
     elif is_text(value) and (_says_prompt(name, scope) or cls & {"prompt", "prompts"} or _imperative(value)):
-        role = (
-            "system"
-            if "system" in said and said & {"system"} == said - {"prompt", "message", "build", "get"}
-            else "text"
-        )
-        scope.sink("named", value, role, name=name)
+        system = "system" in said and (said & _SYSTEM_TEXT or not said - {"system", "build", "get"})
+        scope.sink("named", value, "system" if system else "text", name=name)
 
 
 def of_names(env: dict[str, Value], before: dict[str, Value], scope: Scope, *, ended: bool = True) -> None:
