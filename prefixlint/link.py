@@ -268,11 +268,10 @@ def message(linked: Linked, value: Value, frame: Frame) -> list[Message]:
     return _Messages(linked).item(value, frame)
 
 
-def system_text(linked: Linked, value: Value, frame: Frame) -> list[Node]:
-    """Give the nodes of what a request gets as its system text, a hole where it is not shown."""
+def system(linked: Linked, value: Value, frame: Frame) -> list[Message]:
+    """Give the messages of what a request gets as its system text."""
     linked.renderer.start()
-    nodes = [node for message in _Messages(linked).read_system(value, frame) for node in message.nodes]
-    return nodes or [Hole((), (), frame.span(value))]
+    return _Messages(linked).read_system(value, frame)
 
 
 class _Messages:

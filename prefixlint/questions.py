@@ -26,7 +26,7 @@ from prefixlint.values import (
     dotted,
     text_of,
 )
-from prefixlint.verdicts import SHORT
+from prefixlint.verdicts import SHORT, is_delta
 
 MAX_OWNERS = 6
 """Steps from a value to what it is a part of."""
@@ -39,8 +39,11 @@ def is_direct(resolver: Resolver, value: Value, frame: Frame, depth: int = 0) ->
         if isinstance(held, Op):
             return held.name in ("-", "+")
         if isinstance(held, Join):  # a time and what is added to it
-            two = len(held.parts) == 2 and depth < MAX_OWNERS
-            return two and any(is_direct(resolver, part, frame, depth + 1) for part in held.parts)
+            given = [resolver.resolve(part, frame) for part in held.parts] if depth < MAX_OWNERS else []
+            return len(given) == 2 and any(
+                is_delta(part) or (not isinstance(part, Param) and is_direct(resolver, part, inner, depth + 1))
+                for part, inner in given
+            )
         if isinstance(held, Either):
             held = held.options[0]
         path = dotted(held.func) if isinstance(held, Call) else dotted(held)

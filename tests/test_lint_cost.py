@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.linting import codes
+from tests.linting import codes, findings
 from tests.test_lint_proof import ASK, LONG, NOW, RULES, levels
 
 
@@ -398,3 +398,50 @@ def test_a_value_of_a_text_without_a_role_parts_requests(behind, word):
 def test_a_time_at_the_end_of_a_system_text_costs_what_the_question_shares(system, asked, word):
     text = f'{NOW}def f(q):\n    return [{{"role": "system", "content": f"{system}"}}, {{"role": "user", "content": f"{asked}"}}]\n'
     assert levels({"a.py": text}, "PFX101") == {word}
+
+
+@pytest.mark.parametrize(
+    "local", ["now + timedelta(hours=8)", "now + shift", "timedelta(hours=8) + now", "(now + shift).replace(second=0)"]
+)
+def test_a_time_in_another_zone_is_still_the_time(local):
+    head = f"{NOW}from datetime import timedelta\ndef f(q, history, shift):\n    now = datetime.utcnow()\n    local = {local}\n"
+    text = head + '    said = local.strftime("%A, %H:%M")\n    text = f"It is {said}. ' + RULES
+    text += f'"\n    return [{{"role": "system", "content": text}}, *history, {ASK}]\n'
+    assert levels({"a.py": text}, "PFX101") == {"error"}
+
+
+def test_a_piece_of_two_texts_is_not_the_time_in_one_of_them():
+    made = f'now = datetime.now().isoformat()\n    head = f"{RULES} It is {{now}}."\n    return head + tail\n'
+    text = f"{NOW}def build_system_text(tail):\n    {made}def f(q, tail):\n    piece = build_system_text(tail)[:900].rsplit('.', 1)[0]\n"
+    text += f'    return [{{"role": "system", "content": piece + "{RULES}"}}, {ASK}]\n'
+    assert "error" not in {e.severity.word for e in findings({"a.py": text})[0] if "first token" in e.message}
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("compose_system_prompt", "error"),
+        ("system_instructions_for", "error"),
+        ("system_status_page", "info"),
+        ("build_prompt", "info"),
+    ],
+)
+def test_a_function_says_that_it_gives_system_text(name, word):
+    text = f'{NOW}def {name}(topic):\n    return f"It is {{datetime.now()}}. {LONG[:300]}"\n'
+    assert levels({"a.py": text}, "PFX101") == {word}
+
+
+@pytest.mark.parametrize(
+    ("lead", "word"),
+    [("Current time: ", "error"), ("当前时间：", "error"), ("Current order, made at ", "info"), ("", "info")],
+)
+def test_an_attribute_is_the_present_time_where_the_text_says_so(lead, word):
+    text = f'def f(q, facts):\n    return [{{"role": "system", "content": f"{lead}{{facts.time}}. {LONG}"}}, {ASK}]\n'
+    assert levels({"a.py": text}, "PFX101") == {word}
+
+
+def test_a_day_in_a_tool_is_information_a_time_is_not():
+    tool = '{"name": "look", "description": f"Look. It is {%s}.", "parameters": {"type": "object", "properties": {}}}'
+    for said, word in (("date.today()", "info"), ("datetime.now()", "error")):
+        text = f"from datetime import date, datetime\ndef tools():\n    return [{tool % said}]\n"
+        assert {e.severity.word for e in findings({"a.py": text})[0] if e.rule.code == "PFX306"} == {word}

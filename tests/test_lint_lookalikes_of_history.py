@@ -200,3 +200,42 @@ def test_three_exchanges_are_no_window_over_a_conversation(kept, word):
     system = '{"role": "system", "content": "Be brief."}'
     text = f"def f(client, history):\n    return client.chat.completions.create(model='m', messages=[{system}, *history[-{kept}:]])\n"
     assert [each.severity.word for each in findings({"a.py": text})[0] if each.rule.code == "PFX402"] == [word]
+
+
+SENT = 'client.chat.completions.create(model="m", messages=messages)'
+
+
+@pytest.mark.parametrize(
+    ("cut", "use", "word"),
+    [
+        ("messages = [messages[0]] + messages[-20:]", SENT, "error"),
+        ("messages = messages[:1] + messages[-LIMIT:]", SENT, "error"),
+        ("messages[:] = [messages[0], *messages[-20:]]", SENT, "info"),
+        ("chats[who] = [messages[0]] + messages[-20:]", SENT, "error"),
+        ("messages = [messages[0]] + messages[-4:]", SENT, "info"),
+        ("messages = [other[0]] + messages[-20:]", SENT, "info"),
+        ("messages = [messages[1]] + messages[-20:]", SENT, "info"),
+        ("messages = [messages[0]] + messages[-20:]", "show(messages)", "info"),
+    ],
+)
+def test_a_window_that_keeps_the_first_message_keeps_the_system_text(cut, use, word):
+    text = (
+        f"def f(client, chats, who, messages, other):\n    if len(messages) > LIMIT:\n        {cut}\n    return {use}\n"
+    )
+    assert {each.severity.word for each in findings({"a.py": text})[0] if each.rule.code == "PFX402"} <= {word}
+    assert word == "info" or "PFX402" in codes({"a.py": text})
+
+
+@pytest.mark.parametrize(
+    ("system", "kept", "word"),
+    [
+        ('"Be brief."', "history[-20:]", "error"),
+        ('"Be brief."', "history[-4:]", "info"),
+        ('f"Be brief about {question}."', "history[-20:]", "info"),
+        ("RULES", "[*history[-20:], {'role': 'user', 'content': question}]", "error"),
+    ],
+)
+def test_a_window_beside_a_system_text_costs_what_one_behind_it_does(system, kept, word):
+    call = f"client.messages.create(model='m', system={system}, messages={kept})"
+    text = f"RULES = 'Answer in one sentence.'\ndef f(client, history, question):\n    return {call}\n"
+    assert {each.severity.word for each in findings({"a.py": text})[0] if each.rule.code == "PFX402"} == {word}

@@ -23,7 +23,7 @@ from prefixlint.checks._shapes import (
     words_of,
 )
 from prefixlint.findings import Severity
-from prefixlint.prompts import Hole, Include, Period, Prompt, Text, flatten
+from prefixlint.prompts import Hole, Include, Message, Period, Prompt, Text, flatten
 from prefixlint.resolve import Frame
 from prefixlint.sources import Sink, Summary
 from prefixlint.sources._pyscope import words
@@ -134,7 +134,7 @@ def _beside_system(context: Context) -> Iterator[Hit]:
         tails = [found for _, found in _tails(parts) if not has_rest(held, found)]
         if not tails or _is_condensed(sink, parts):
             continue
-        stays = all(map(_stays, link.system_text(context.linked, texts[0], frame)))
+        stays = _lasts(link.system(context.linked, texts[0], frame))
         for found in tails:
             costs = stays and number_of(found) not in _EXCHANGES
             yield inner.span(found), _MOVES, Severity.ERROR if costs else Severity.INFO
@@ -151,8 +151,13 @@ def _is_led(context: Context, front: Iterable[Value], frame: Frame) -> bool:
         return False
     if all(isinstance(part, Name) and is_constant_name(part.dotted) for part in parts):
         return True  # of another project
-    shown = [message for part in parts for message in link.message(context.linked, part, frame)]
-    segments = flatten(Prompt(tuple(shown), frame.span(parts[0])))
+    return _lasts([message for part in parts for message in link.message(context.linked, part, frame)])
+
+
+def _lasts(shown: Iterable[Message]) -> bool:
+    """Tell whether there is system text in messages, and all of it the same in all requests of a conversation."""
+    messages = tuple(shown)
+    segments = flatten(Prompt(messages, messages[0].span)) if messages else []
     ahead = [segment.node for segment in segments if segment.role in _SYSTEM]
     return bool(ahead) and all(map(_stays, ahead))
 

@@ -184,9 +184,9 @@ def is_proven(place: Place) -> bool:
 def _is_telling(place: Place) -> bool:
     """Tell whether a name alone says enough: `{current_time}` or a user's id ahead of text, in what begins a prompt.
 
-    An attribute may hold any time, that of an event for one, unless the text says that it is the present one; any other
-    name counts only at the head of a request, and if it has two words: `{user}` stands for whoever speaks, `{user_name}`
-    for one of many.
+    An attribute may hold any time, that of an event for one, unless the text says that it is the present one. Any other
+    name counts only at the head of a request, and if it has two words: `{user}` stands for whoever speaks,
+    `{user_name}` for one of many.
     """
     origin = place.origin
     if place.role not in ("system", "developer") or place.repeated or _is_somewhere(place):
