@@ -445,3 +445,18 @@ def test_a_day_in_a_tool_is_information_a_time_is_not():
     for said, word in (("date.today()", "info"), ("datetime.now()", "error")):
         text = f"from datetime import date, datetime\ndef tools():\n    return [{tool % said}]\n"
         assert {e.severity.word for e in findings({"a.py": text})[0] if e.rule.code == "PFX306"} == {word}
+
+
+def test_one_argument_that_fills_two_texts_is_told_once():
+    text = f'{NOW}ONE = "It is {{now}}. {LONG}"\nTWO = "Son las {{now}}. {LONG} {RULES}"\n'
+    text += (
+        "def build_system_prompt(now, spanish):\n    base = TWO if spanish else ONE\n    return base.format(now=now)\n"
+    )
+    other = (
+        f"{NOW}from a import build_system_prompt\ndef f(q, es):\n    system = build_system_prompt(datetime.now(), es)\n"
+    )
+    other += f'    return [{{"role": "system", "content": system}}, {ASK}]\n'
+    found = [
+        e for e in findings({"a.py": text, "b.py": other})[0] if e.rule.code == "PFX101" and e.severity.word == "error"
+    ]
+    assert len(found) == 1

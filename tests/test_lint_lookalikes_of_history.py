@@ -239,3 +239,13 @@ def test_a_window_beside_a_system_text_costs_what_one_behind_it_does(system, kep
     call = f"client.messages.create(model='m', system={system}, messages={kept})"
     text = f"RULES = 'Answer in one sentence.'\ndef f(client, history, question):\n    return {call}\n"
     assert {each.severity.word for each in findings({"a.py": text})[0] if each.rule.code == "PFX402"} == {word}
+
+
+@pytest.mark.parametrize(("sent", "fires"), [("asked", False), ("note + asked", True)])
+def test_one_name_in_two_branches_holds_what_is_stored(sent, fires):
+    text = (
+        "def f(client, messages, asked, note, short):\n    if short:\n        asked = asked + ' Be brief.'\n"
+        "    messages.append({'role': 'user', 'content': asked})\n"
+        f"    return client.chat(messages=[*messages, {{'role': 'user', 'content': {sent}}}])\n"
+    )
+    assert ("PFX404" in codes({"a.py": text})) is fires

@@ -216,7 +216,9 @@ def _ephemeral(context: Context) -> Iterator[Hit]:
             if not isinstance(bare(sent), Join) or id(part) in kept_whole:
                 continue
             for kept in stored.get((summary.path, sink.func), ()):
-                if dotted(kept) is not None and any(_is_same(kept, part) for part in named_parts(sent)):
+                if dotted(kept) in (None, dotted(sent)):
+                    continue  # the one name, with what it holds in each case
+                if any(_is_same(kept, part) for part in named_parts(sent)):
                     yield (
                         frame.span(part),
                         "the text sent is not the text stored: on the next turn this message differs",

@@ -89,7 +89,7 @@ def check(context: Context, rule: Rule) -> Iterator[Finding]:
 
 
 def _one_of_each(found: list[tuple[Place, Finding]]) -> Iterator[Finding]:
-    """Keep, of several places that one reading in the same file fills, the most exact as grave: one change mends all.
+    """Keep, of several places that one reading or one argument fills, the most exact as grave: one change mends all.
 
     A placeholder that an argument fills is exact; a whole text, of which no more is known than what flows into it, is
     not.
@@ -109,9 +109,11 @@ def _one_of_each(found: list[tuple[Place, Finding]]) -> Iterator[Finding]:
 
 
 def _read_here(place: Place) -> Span | None:
-    """Give where the value of a place is read, if that is in the same file."""
+    """Give where the value of a place is read, if that is in the same file, else the argument that brings it."""
     span = place.origin.span
-    return span if place.origin.evidence == "flow" and span is not None and span.path == place.span.path else None
+    if place.origin.evidence == "flow" and span is not None and span.path == place.span.path:
+        return span
+    return place.span if place.span != place.group else None
 
 
 def matters(place: Place, min_tokens: int, *, content: bool) -> bool:
