@@ -42,7 +42,7 @@ from prefixlint.values import (
     dotted,
     text_of,
 )
-from prefixlint.verdicts import Verdict, callable_only, named, path_named
+from prefixlint.verdicts import Verdict, callable_only, named, path_named, weakened
 from prefixlint.volatility import of_call
 
 MAX_STEPS = 6000
@@ -187,7 +187,7 @@ class Renderer:
             if bound is None and head != part.name:
                 bound = fill.kwargs.get(head)
             if bound is None:
-                nodes.append(self._unbound(part.name, span, via))
+                nodes.append(self._unbound(part.name, span, via, kept=fill.style == "state"))
             else:
                 nodes.extend(self._bound(bound, part, span, via))
         return nodes
@@ -199,8 +199,9 @@ class Renderer:
             return self._literal(Lit(text, span.start, span.end, ((0, span.start),)), frame, fills, via)
         return [Text(text, span)]
 
-    def _unbound(self, name: str, span: Span, via: tuple[Span, ...]) -> Node:
-        verdict = path_named(name, "{" + name + "}")
+    def _unbound(self, name: str, span: Span, via: tuple[Span, ...], *, kept: bool) -> Node:
+        said = path_named(name, "{" + name + "}")
+        verdict = weakened(said, "clock", "age", "random", "counter") if kept else said  # in a session's state
         return Hole((name,), verdict.origins, span, verdict.constant, via)
 
     def _bound(

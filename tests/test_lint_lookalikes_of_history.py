@@ -249,3 +249,28 @@ def test_one_name_in_two_branches_holds_what_is_stored(sent, fires):
         f"    return client.chat(messages=[*messages, {{'role': 'user', 'content': {sent}}}])\n"
     )
     assert ("PFX404" in codes({"a.py": text})) is fires
+
+
+@pytest.mark.parametrize(
+    ("now", "asked", "word"),
+    [("{_time}", "", "info"), ("{_time}", ".format(_time=datetime.now())", "error")],
+)
+def test_a_time_in_the_state_of_a_session_stays(now, asked, word):
+    text = f'from datetime import datetime\nfrom google.adk.agents import Agent\nRULES = """Now: {now}. {"Be brief and kind. " * 40}"""\n'
+    text += f"def agent():\n    return Agent(model='m', name='a', instruction=RULES{asked})\n"
+    found = [each for each in findings({"a.py": text})[0] if each.rule.code in ("PFX101", "PFX105")]
+    assert max(each.severity for each in found).word == word
+
+
+@pytest.mark.parametrize(("put", "word"), [('""', "info"), ('"[cleared]"', "error"), ('m["content"][:90]', "error")])
+def test_an_empty_text_is_put_where_there_was_none(put, word):
+    text = f'def f(history):\n    for m in history:\n        if "content" not in m:\n            m["content"] = {put}\n'
+    assert {each.severity.word for each in findings({"a.py": text})[0] if each.rule.code == "PFX401"} == {word}
+
+
+@pytest.mark.parametrize(("read", "fires"), [("next({})", False), ("''.join({})", True)])
+def test_the_first_system_message_alone_is_where_it_was(read, fires):
+    system = read.format("m['content'] for m in history if m['role'] == 'system'")
+    rest = "[m for m in history if m['role'] != 'system']"
+    text = f"def f(history):\n    return [{{'role': 'system', 'content': {system}}}, *{rest}]\n"
+    assert ("PFX407" in codes({"a.py": text})) is fires

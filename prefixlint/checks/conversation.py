@@ -129,8 +129,8 @@ def _cuts(value: Value) -> bool:
 
     Anything else may be how it is first sent, or how people see it.
     """
-    held = bare(value)
-    return isinstance(held, Lit) or (isinstance(held, Slice) and _is_content(held.base))
+    held = bare(value)  # an empty text is put where there was none
+    return (isinstance(held, Lit) and held.text != "") or (isinstance(held, Slice) and _is_content(held.base))
 
 
 def _is_content(value: Value) -> bool:
@@ -305,7 +305,8 @@ def _hoisted(context: Context) -> Iterator[Hit]:
         loops = [part for part in walk(sink.value) if keeps(part, "system")]
         for part in walk(sink.value):
             if isinstance(part, Map) and text_of(entries(part).get("role")) == "system" and len(loops) > 1:
-                inner = [loop for loop in walk(part) if keeps(loop, "system")]
+                first = [call.args[0] for call in walk(part) if isinstance(call, Call) and last_name(call) == "next"]
+                inner = [loop for loop in walk(part) if keeps(loop, "system") and loop not in first]
                 if inner:
                     # what is left of a conversation that was cut may bring system messages of its own
                     cut = words(sink.func) & CONDENSED
