@@ -140,7 +140,7 @@ class Expected:
     the difference: computed again although they were there. `parted` is where they part (None: nothing differs, the
     later one goes on), in characters of the logged body; `excerpt` is the text around it, `token` where it stands in
     the prompt, `advice` what the rule that speaks of it says to do. `rendered` tells that the bodies are equal and only
-    the rendered prompts differ.
+    the rendered prompts differ. `behind` are causes that stand behind the difference, once for each rule.
     """
 
     place: Place
@@ -152,6 +152,7 @@ class Expected:
     excerpt: Excerpt | None
     advice: str | None
     rendered: bool = False
+    behind: Sequence[Difference] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,7 +175,9 @@ class _Request:
                     first = replace(first, rule=None, what="the requests part")
                 rule = None if first.rule is None else rulebook.rules().get(first.rule)
                 advice = None if rule is None else rule.help
-                return replace(found, parted=first, excerpt=compared.excerpt, advice=advice)
+                named = {other.rule: other for other in reversed(compared.differences) if other.rule}
+                behind = [other for rule, other in reversed(named.items()) if found.lost and rule != first.rule]
+                return replace(found, parted=first, excerpt=compared.excerpt, advice=advice, behind=behind)
         ours, theirs = (accounts.segment_text(self._material, number, segment) for number in (row, self._row))
         char = attribute.first_difference(ours, theirs)[1]
         shown = excerpts.excerpt(ours, theirs, char, redactor=self._material.redactor)

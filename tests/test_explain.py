@@ -220,3 +220,21 @@ def test_two_counts_of_one_prompt_are_told_apart(tmp_path):
     assert any("as the server counts" in note for note in found["notes"])
     said = " ".join(run(f"{log}#2", "--engine", "sglang", "--engine", "deepseek")[1].split())
     assert f"sglang: from {log}#1, the first to have written" in said  # and not deepseek, which served nothing
+
+
+def test_a_second_cause_behind_the_first_is_named(tmp_path):
+    path = tmp_path / "log.jsonl"
+    tool = {
+        name: {"type": "function", "function": {"name": name, "description": RULES[:90]}} for name in ("ask", "tell")
+    }
+    rows = [
+        request(f"Now 09:1{n}:44. {RULES}", f"question {n}", tools=[tool[name] for name in names])
+        for n, names in enumerate((("ask", "tell"), ("tell", "ask"), ("tell", "ask")))
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    expected = shown(f"{path}#2")["expected"]
+    assert expected["diverged_at"]["rule"] == "PFX304"
+    assert [(other["rule"], other["path"]) for other in expected["behind"]] == [("PFX101", "messages[0].content")]
+    text = " ".join(run(f"{path}#2")[1].split())
+    assert "Behind it, and to be mended as well: PFX101 the system text holds the time of day" in text
+    assert shown(f"{path}#3")["expected"]["behind"] == []

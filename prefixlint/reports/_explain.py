@@ -123,7 +123,11 @@ def _expected(found: Explanation, style: Style, width: int) -> list[str]:
     lines += _parted(expected, expected.parted, style, width)
     lost = f"{many(expected.lost, 'token')} behind it stand in both and were computed again."
     lines += [style.red(line) for line in wrap(lost, width)]
-    return lines + (wrap(expected.advice, width, first="  -> ", indent="     ") if expected.advice else [])
+    lines += wrap(expected.advice, width, first="  -> ", indent="     ") if expected.advice else []
+    for other in expected.behind:
+        place = f"{visible(other.path)}, character {other.char:,}"
+        lines += wrap(f"Behind it, and to be mended as well: {other.rule} {visible(other.what)}, at {place}", width)
+    return lines
 
 
 def _parted(expected: Expected, parted: Difference, style: Style, width: int) -> list[str]:
@@ -196,6 +200,10 @@ def _expected_json(expected: Expected) -> dict[str, Any]:
             "excerpt": diff.excerpt(expected.excerpt),
         },
         "advice": expected.advice,
+        "behind": [
+            {"rule": other.rule, "message": other.what, "path": other.path, "char": other.char}
+            for other in expected.behind
+        ],
     }
 
 
@@ -240,4 +248,8 @@ def _expected_of(saved: Mapping[str, Any]) -> Expected:
         excerpt=at and diff.read_excerpt(at["excerpt"]),
         advice=saved["advice"],
         rendered=rendered,
+        behind=[
+            Difference("changed", one["path"], one["path"], one["char"], 0, one["message"], rule=one["rule"])
+            for one in saved.get("behind", ())
+        ],
     )
