@@ -75,7 +75,8 @@ def alike(earlier: View, later: View) -> bool:
     shared = front + min(back, size - front)
     if shared * 3 >= size or shared >= _SHARED or _lines_of_both(a, b) * 3 >= size:
         return True
-    return _passages_of_both(*sorted((a, b), key=len))
+    passages, held = _passages_of_both(*sorted((a, b), key=len))
+    return held * 3 >= max(1, passages)
 
 
 def _lines_of_both(a: str, b: str) -> int:
@@ -84,11 +85,11 @@ def _lines_of_both(a: str, b: str) -> int:
     return sum(len(line) for line in b.split("\n") if line in known)
 
 
-def _passages_of_both(a: str, b: str) -> bool:
-    """Tell whether a third of the passages of a text stand in another: one line may hold a value at both its ends."""
+def _passages_of_both(a: str, b: str) -> tuple[int, int]:
+    """Count passages of a text, and those that stand in another: one line may hold a value at both its ends."""
     step = max(_SHARED, len(a) // _PASSAGES)
     passages = [a[at : at + _SHARED] for at in range(0, len(a) - _SHARED + 1, step)]
-    return sum(passage in b for passage in passages) * 3 >= max(1, len(passages))
+    return len(passages), sum([passage in b for passage in passages])
 
 
 def tools(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
@@ -384,6 +385,8 @@ def opening(earlier: View, later: View) -> Iterator[Hit]:
     a, b = one.said.text, two.said.text
     if a == b or one.said.role != two.said.role or one.key == two.key:
         return
+    if led and not _passages_of_both(b, a)[1]:
+        return  # most first messages are questions that have nothing in common
     found = _spans.places(a, b)
     if not found or len(found) > _MANY:
         return

@@ -38,7 +38,7 @@ class Compared:
 
 def compare(earlier: View, later: View) -> Compared:
     """Compare the messages of two turns."""
-    first = _first_thought_gone(earlier.messages, later)
+    first = None if earlier.keys <= later.keys else _first_thought_gone(earlier.messages, later)
     if first is not None:
         gone, others = (
             earlier.messages[first],
