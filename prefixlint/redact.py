@@ -211,6 +211,10 @@ class Redactor:
         """Mask what names a request, a user or a session: all of it, where personal values are masked."""
         return self._named("id", value) if self._personal else self.text(value)
 
+    def person(self, value: str, masked: str) -> str:
+        """Mask who somebody is: all of a value in which nothing was masked by its form, where personal values are."""
+        return self._named("name", value) if self._personal and value.strip() and masked == value else masked
+
     def _named(self, kind: str, value: str) -> str:
         digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), key=self._key, digest_size=3).hexdigest()
         return f"<{kind}:{digest}>"

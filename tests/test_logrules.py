@@ -208,6 +208,15 @@ def test_redact_masks_values_by_kind(tmp_path):
     assert "corp.example" not in json.dumps(logrules.as_json(masked))
 
 
+def test_redact_masks_who_is_asking(tmp_path):
+    bodies = siblings([f"You are talking to {name}, a customer.\n{RULES}" for name in ("Ann Meyer", "Bob Stone")])
+    assert "Ann Meyer" in one(check(tmp_path, bodies)).message
+    masked = one(check(tmp_path, bodies, masked=redact.shown(personal=True)))
+    assert all(value.startswith("<name:") for value in masked.values)
+    assert masked.values[0] != masked.values[1]
+    assert not any(part in json.dumps(logrules.as_json(masked)) for part in ("Ann", "Meyer", "Bob", "Stone"))
+
+
 def test_values_are_short(tmp_path):
     bodies = conversation(lambda t: f"Known facts: {'abc'[t] * 5000}\n{RULES}")
     finding = one(check(tmp_path, bodies))

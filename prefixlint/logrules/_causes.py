@@ -430,6 +430,8 @@ def _values(hit: Hit, redactor: Redactor) -> tuple[str, str] | None:
         return SECRET, SECRET
     begin = _begin(hit.before, hit.after) if min(len(hit.before), len(hit.after)) > _SHOWN else 0
     before, after = (shown(value, hit.at.path, redactor, begin, _MASKED) for value in (hit.before, hit.after))
+    if hit.kind == "identity":
+        before, after = redactor.person(str(hit.before), before), redactor.person(str(hit.after), after)
     return _cut(f"{'…' if begin else ''}{before}"), _cut(f"{'…' if begin else ''}{after}")
 
 
