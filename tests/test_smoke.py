@@ -79,7 +79,7 @@ def test_a_signal_that_comes_within_a_finaliser_still_stops_the_program():
         "import os, signal, time, prefixlint.cli\n"
         "class Finalised:\n"
         "    def __del__(self): os.kill(os.getpid(), signal.SIGTERM)\n"
-        "def main(prog_name):\n"
+        "def main(**_given):\n"
         "    Finalised()\n"
         "    time.sleep(30)\n"
         "    print('went on')\n"
