@@ -100,23 +100,15 @@ def place(segments: Segments, earlier: Ids, later: Ids) -> tuple[int, str, int] 
 
 def read_before(segments: Segments, prompt: Ids, token: int, most: int) -> str:
     """Give the text of the tokens before the one at `token`, and of that one: as many as `most`."""
-    ends = np.cumsum(segments.sizes(prompt))
-    last = min(int(np.searchsorted(ends, token, "right")), prompt.size - 1)
-    held: list[Ids] = []
-    left = most
-    for index in range(last, -1, -1):
-        ids = segments.piece(int(prompt[index]))
-        if index == last:
-            ids = ids[: token + 1 - int(ends[last]) + ids.size]
-        held.append(ids[-left:])
-        left -= held[-1].size
-        if left <= 0:
-            break
-    return segments.decode(np.concatenate(held[::-1])) if held else ""
+    end = min(token + 1, int(segments.sizes(prompt).sum()))
+    held = read(segments, prompt, end - most, end)
+    return segments.decode(held) if held.size else ""
 
 
 def read(segments: Segments, prompt: Ids, begin: int = 0, end: int | None = None) -> Ids:
     """Give the tokens of a prompt from `begin` to `end`."""
+    if not prompt.size:
+        return np.empty(0, np.uint32)
     ends = np.cumsum(segments.sizes(prompt))
     begin, end = max(0, begin), int(ends[-1]) if end is None else min(end, int(ends[-1]))
     first, last = (int(np.searchsorted(ends, at, "right")) for at in (begin, end - 1))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -58,16 +58,30 @@ _FORMS: tuple[tuple[str, str], ...] = (
     ("dapi", r"[0-9a-f]{32}"),
     *((begin, r"[\w-]{20,}") for begin in ("glsa_", "hvs.", "PMAK-", "ATATT3", "ntn_", "figd_", "sntrys_")),
 )
-_SECRET_VALUE = re.compile(
-    rf"(?<![A-Za-z0-9])(?:{'|'.join(re.escape(begin) + rest for begin, rest in _FORMS)})"
-    r"|\d{8,10}:AA[\w-]{33}"  # a bot's
-    r"|(?<=Bearer )[\w.~+/=-]{8,}|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
-    re.DOTALL,
-)
+# Expressions of many forms are made when they are first needed: most commands need none of them.
+
+
+@cache
+def _secret_value() -> re.Pattern[str]:
+    return re.compile(
+        rf"(?<![A-Za-z0-9])(?:{'|'.join(re.escape(begin) + rest for begin, rest in _FORMS)})"
+        r"|\d{8,10}:AA[\w-]{33}"  # a bot's
+        r"|(?<=Bearer )[\w.~+/=-]{8,}|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+        re.DOTALL,
+    )
+
+
 # In text that is shown, they are found behind other letters as well, as where a prompt was cut and joined; what is more
 # than hexadecimal digits has to look random then.
 _RANDOM = r"(?=[\w./+-]*\d)(?=[\w./+-]*[A-Z])"
-_GLUED = re.compile("|".join(re.escape(begin) + ("" if "a-f" in rest else _RANDOM) + rest for begin, rest in _FORMS))
+
+
+@cache
+def _glued() -> re.Pattern[str]:
+    forms = (re.escape(begin) + ("" if "a-f" in rest else _RANDOM) + rest for begin, rest in _FORMS)
+    return re.compile("|".join(forms))
+
+
 # Every form above has one of these in it: looking for them first is a hundred times faster than the expression.
 _SECRET_HINTS = (*(begin for begin, _ in _FORMS), ":AA", "Bearer ", "-----BEGIN ")
 # The password that an address carries: `postgres://name:password@host`.
@@ -132,7 +146,11 @@ _KINDS: tuple[tuple[str, str], ...] = (
     ("id", _APART + r"[A-Za-z]{2,12}[-_](?=[A-Za-z0-9]*\d)[A-Za-z0-9]{8,}(?![\w-]|:\d)"),
     ("id", _APART + r"(?=[\w-]*\d[\w-]*\d)(?=[\w-]*[a-z])(?=[\w-]*[A-Z])[A-Za-z0-9][\w-]{17,}(?![\w-]|:\d)"),
 )
-_PERSONAL = re.compile("|".join(f"(?P<k{i}_{name}>{pattern})" for i, (name, pattern) in enumerate(_KINDS)))
+
+
+@cache
+def _personal() -> re.Pattern[str]:
+    return re.compile("|".join(f"(?P<k{i}_{name}>{pattern})" for i, (name, pattern) in enumerate(_KINDS)))
 
 
 class Redactor:
@@ -233,8 +251,8 @@ class Redactor:
         """Find what is to be masked: where it begins, where it ends, what is shown for it; in order, apart."""
         found: list[tuple[int, int, str]] = []
         if any(hint in text for hint in _SECRET_HINTS):
-            found += [(*match.span(), SECRET) for match in _SECRET_VALUE.finditer(text)]
-            found += [(*match.span(), SECRET) for match in _GLUED.finditer(text) if self._assigned]
+            found += [(*match.span(), SECRET) for match in _secret_value().finditer(text)]
+            found += [(*match.span(), SECRET) for match in _glued().finditer(text) if self._assigned]
         if '"' in text:
             quoted = (match for match in _QUOTED_SECRET.finditer(text) if _body_secret(match[2]))
             found += [(match.end(1), match.start(4), SECRET) for match in quoted]
@@ -244,7 +262,7 @@ class Redactor:
             named = (match for match in _ASSIGNED.finditer(text) if _body_secret(match[1].replace(" ", "_")))
             found += [(*match.span("value"), SECRET) for match in named]
         if self._personal:
-            matches = _PERSONAL.finditer(text)
+            matches = _personal().finditer(text)
             found += [(*match.span(), label) for match in matches if (label := self._label(match)) != match[0]]
         return _apart(found)
 
@@ -266,7 +284,7 @@ def shown(*, personal: bool = False, salt: bytes = b"") -> Redactor:
 
 def is_credential(value: str) -> bool:
     """Whether a value has the form of a credential in it."""
-    return any(hint in value for hint in _SECRET_HINTS) and _SECRET_VALUE.search(value) is not None
+    return any(hint in value for hint in _SECRET_HINTS) and _secret_value().search(value) is not None
 
 
 def is_secret_name(name: str) -> bool:

@@ -40,15 +40,12 @@ def compare(earlier: View, later: View) -> Compared:
     """Compare the messages of two turns."""
     first = None if earlier.keys <= later.keys else _first_thought_gone(earlier.messages, later)
     if first is not None:
-        gone, others = (
-            earlier.messages[first],
-            [m for m in earlier.messages if m.key in later.keys or not is_thought(m)],
-        )
+        gone = earlier.messages[first]
+        others = [m for m in earlier.messages if m.key in later.keys or not is_thought(m)]
         rest = _compare(replace(earlier, messages=tuple(others)), later)
         if rest.relation in _GOES_ON:
-            where = at(
-                later_path(later, first), gone.raw, later.messages[first].raw if first < len(later.messages) else None
-            )
+            instead = later.messages[first].raw if first < len(later.messages) else None
+            where = at(later_path(later, first), gone.raw, instead)
             return Compared(_GOES_ON[rest.relation], (_thought(gone, where, (2, first, where.char)), *rest.hits))
     return _compare(earlier, later)
 
