@@ -8,6 +8,7 @@ from prefixlint.prompts import Span
 from prefixlint.resolve import Frame, Resolver
 from prefixlint.sources import _jinja
 from prefixlint.values import (
+    REPLACE_EACH,
     Attr,
     Call,
     Either,
@@ -58,6 +59,11 @@ def keywords(resolver: Resolver, call: Call, frame: Frame) -> dict[str, tuple[Va
 def fill_of(resolver: Resolver, call: Call, method: str, frame: Frame) -> Fill | None:
     """Give the fill that a method call of this name is, None for other methods."""
     at = frame.span(call)
+    if method == REPLACE_EACH:
+        before, after = (text_of(part) or "" for part in call.args[1:])
+        entries = resolver.spread(call.args[0], frame)
+        wanted = {before + key + after: bound for key, bound in entries.items() if before + key + after}
+        return Fill("replace", (), wanted or {"\0": (call.args[0], frame)}, at)
     if method == "replace":
         old = text_of(resolver.resolve(call.args[0], frame)[0]) if len(call.args) >= 2 else None
         if old and any(sign in old for sign in "{<[$%#@_") and len(old) > 2:
@@ -185,6 +191,8 @@ def path_of(resolver: Resolver, value: Value, frame: Frame, depth: int = 0) -> s
         known = next((at for at in range(len(texts), 0, -1) if texts[at - 1] is None), 0)
         tail = "".join(text or "" for text in texts[known:])
         return tail if not known else tail.partition("/")[2] or None
+    if isinstance(held, Either):  # any of them: files of one folder differ in little
+        return next(filter(None, (path_of(resolver, option, inner, depth + 1) for option in held.options)), None)
     if isinstance(held, Field) and not held.conversion and not held.spec:
         return path_of(resolver, held.value, inner, depth + 1)
     parts = _components(held)

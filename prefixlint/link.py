@@ -20,7 +20,8 @@ from prefixlint.renders import Renders
 from prefixlint.resolve import Frame, Resolver
 from prefixlint.sources import Diagnostic, Sink, Summary
 from prefixlint.sources._pyscope import words
-from prefixlint.sources._pysinks import MESSAGE_CLASSES, SYSTEM_KEYS, is_message_call, looks_like_messages
+from prefixlint.sources._pysinks import MESSAGE_CLASSES, is_message_call, looks_like_messages
+from prefixlint.sources._pytexts import SYSTEM_KEYS
 from prefixlint.speech import is_addressed, is_code
 from prefixlint.values import (
     Call,
@@ -43,6 +44,8 @@ HISTORY = "history"
 _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "placeholder": HISTORY}
 REQUEST_SYSTEM = ("system", "system_prompt", "instructions", "system_instruction", "system_message")
 _ORDER = {"call": 0, "declared": 0, "messages": 1, "text": 2, "hint": 2, "message": 3, "tools": 4, "named": 5}
+_LAST = 6
+"""A file by itself: the code that reads it shows what stands around it."""
 
 
 @dataclass(slots=True)
@@ -70,7 +73,7 @@ def link(project: Project, paths: Iterable[str]) -> Linked:
     renders = Renders(linked.renderer)
     covered: set[tuple[str, int]] = set()
     work = [
-        (_ORDER[sink.kind], -_size(sink.value), summary, sink)
+        (_LAST if sink.value is summary.text else _ORDER[sink.kind], -_size(sink.value), summary, sink)
         for summary in summaries
         for sink in summary.sinks
         if sink.kind in _ORDER

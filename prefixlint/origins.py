@@ -83,7 +83,7 @@ _COUNTS = word_set("len jinja.filter.length jinja.filter.count sum bool isinstan
 _PURE = word_set(
     "str repr int float round format list tuple dict reversed zip map filter enumerate iter next print abs ascii bytes"
 )
-_WRITTEN = word_set("format join replace format_map % render substitute safe_substitute")
+_WRITTEN = word_set("format join replace replace* format_map % render substitute safe_substitute")
 _CORE = word_set("clock date age random identity environment counter selection object order")
 _SELECT = word_set("exclude include ignore skip omit only fields default cls key")
 """Keywords that say what is written, and how; they are not written themselves."""

@@ -6,7 +6,7 @@ One function hides the syntaxes: `parts(text, style)`. Jinja proper is read by `
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 STYLES = ("brace", "percent", "dollar", "mustache", "state")
@@ -51,6 +51,20 @@ def parts(text: str, style: str) -> list[Part]:
         position = part.end
     if position < len(text):
         out.append(Part(position, len(text), None, text[position:]))
+    return out
+
+
+def around(text: str, signs: Iterable[str]) -> list[Part]:
+    """Split a text at each of some signs, whatever they are: those are the placeholders, and their own names."""
+    wanted = re.compile("|".join(map(re.escape, sorted(signs, key=len, reverse=True))))
+    out: list[Part] = []
+    position = 0
+    for match in wanted.finditer(text):
+        if match.start() > position:
+            out.append(Part(position, match.start(), None, text[position : match.start()]))
+        out.append(Part(*match.span(), match[0]))
+        position = match.end()
+    out.append(Part(position, len(text), None, text[position:]))
     return out
 
 

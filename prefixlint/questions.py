@@ -45,6 +45,8 @@ def is_direct(resolver: Resolver, value: Value, frame: Frame, depth: int = 0) ->
                 for part, inner in given
             )
         if isinstance(held, Either):
+            if any(_is_time(resolver, option, frame) for option in held.options):
+                return True
             held = held.options[0]
         path = dotted(held.func) if isinstance(held, Call) else dotted(held)
         if path is not None and not path.startswith((".", "/")) and volatility.of_call(path) is not None:
@@ -55,6 +57,21 @@ def is_direct(resolver: Resolver, value: Value, frame: Frame, depth: int = 0) ->
             value = held.base
         else:
             return isinstance(held, Param)
+    return False
+
+
+def _is_time(resolver: Resolver, value: Value, frame: Frame) -> bool:
+    """Tell whether one of several values is the time, or a step from it: `given or datetime.now()`."""
+    for _ in range(MAX_OWNERS):
+        value, frame = resolver.resolve(value, frame)
+        path = dotted(value.func) if isinstance(value, Call) else dotted(value)
+        source = volatility.of_call(path) if path is not None and not path.startswith((".", "/")) else None
+        if source is not None:
+            return source.kind in ("clock", "date")
+        step = value.func if isinstance(value, Call) else value
+        if not isinstance(step, Attr):
+            return False
+        value = step.base
     return False
 
 

@@ -135,11 +135,12 @@ class Renderer:
             value, _ = _jinja.lower(lit, frame.summary.path)
             inner = frame._replace(func="", args=fill.kwargs)
             return self.render(value, inner, rest, (fill.at, *via))
-        parts = self._replaced(lit, fill) if fill.style == "replace" else placeholders.parts(lit.text, fill.style)
+        marked = fill.style == "replace"
+        parts = placeholders.around(lit.text, fill.kwargs) if marked else placeholders.parts(lit.text, fill.style)
         return self._filled(lit, parts, frame, fill, rest, via)
 
     def _template(self, template: Template, frame: Frame, fills: tuple[Fill, ...], via: tuple[Span, ...]) -> list[Node]:
-        fill = fills[0] if fills else Fill(template.style, (), {}, frame.span(template))
+        fill = fills[0] if fills else Fill(template.style, (), dict(frame.args or {}), frame.span(template))
         if template.style == "jinja":
             return self._literal(template.text, frame, (fill._replace(style="jinja"), *fills[1:]), via)
         parts = placeholders.parts(template.text.text, template.style)
@@ -147,18 +148,6 @@ class Renderer:
             fill = fill._replace(style=template.style, kwargs=by_name(fills))
             return self._filled(template.text, parts, frame, fill, (), via)
         return self._filled(template.text, parts, frame, fill, fills[1:], via)
-
-    def _replaced(self, lit: Lit, fill: Fill) -> list[placeholders.Part]:
-        old = next(iter(fill.kwargs))
-        out: list[placeholders.Part] = []
-        position = 0
-        while (found := lit.text.find(old, position)) >= 0:
-            if found > position:
-                out.append(placeholders.Part(position, found, None, lit.text[position:found]))
-            out.append(placeholders.Part(found, found + len(old), old))
-            position = found + len(old)
-        out.append(placeholders.Part(position, len(lit.text), None, lit.text[position:]))
-        return out
 
     def _filled(  # noqa: PLR0917 (one step of a recursion, called in two places)
         self,

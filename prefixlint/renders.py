@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from prefixlint import placeholders
-from prefixlint.fills import Fill, fill_of, keywords, last_name, loaded
+from prefixlint.fills import Fill, by_name, fill_of, keywords, last_name, loaded
 from prefixlint.prompts import Node
 from prefixlint.render import Renderer
 from prefixlint.resolve import Frame
 from prefixlint.sources import Sink
-from prefixlint.sources._pysinks import TEMPLATE_CLASSES
+from prefixlint.sources._pytexts import TEMPLATE_CLASSES
 from prefixlint.textual import SAME_FUNCTIONS, SAME_TEXT
 from prefixlint.values import Attr, Call, Either, Join, Lit, Map, Name, Op, Param, Template, Value, bare, dotted
 from prefixlint.wordset import word_set
@@ -74,7 +74,7 @@ class Renders:
             if template:
                 self._by_template[id(base)].append({**head, **fill.kwargs})
             elif found is not None:
-                self._by_file[found[1].summary.path].append(fill.kwargs)
+                self._by_file[found[1].summary.path].append(by_name((fill,)))
 
     def _frames(self, func: Attr, frame: Frame) -> list[Frame]:
         """Give the frames in which a call is to be read: those of the callers, where they hand the text over."""

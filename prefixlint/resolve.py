@@ -36,9 +36,9 @@ from prefixlint.wordset import word_set
 MAX_DEPTH = 40
 """Names and calls followed one after the other for one value."""
 OF_TEXTS = word_set(
-    "format format_map substitute safe_substitute render render_async partial partial_format replace strip lstrip "
-    "rstrip join invoke ainvoke run format_prompt aformat_prompt format_messages aformat_messages aformat get pop copy "
-    "read_text read"
+    "format format_map substitute safe_substitute render render_async partial partial_format replace replace* strip "
+    "lstrip rstrip join invoke ainvoke run format_prompt aformat_prompt format_messages aformat_messages aformat get "
+    "pop copy read_text read"
 )
 """Methods by which a constant becomes a text, or gives one: `CONST.format(…)` is then read as a call on what it holds.
 Other calls on a constant of the project are as often those of a module or class."""

@@ -6,7 +6,23 @@ from collections.abc import Callable
 
 from prefixlint.fills import BRACE_METHODS, DOLLAR_METHODS, loaded, read_file
 from prefixlint.resolve import Frame, Resolver
-from prefixlint.values import Attr, Call, Either, Elem, Field, Join, Lit, Loop, Op, Seq, Template, Value, bare, dotted
+from prefixlint.values import (
+    REPLACE_EACH,
+    Attr,
+    Call,
+    Either,
+    Elem,
+    Field,
+    Join,
+    Lit,
+    Loop,
+    Op,
+    Seq,
+    Template,
+    Value,
+    bare,
+    dotted,
+)
 from prefixlint.verdicts import SHORT, named
 from prefixlint.wordset import word_set
 
@@ -74,7 +90,7 @@ class Texts:
             base, inner = self.resolver.resolve(call.func.base, frame)
             if method == "join":
                 return isinstance(base, Lit)
-            if method in BRACE_METHODS | DOLLAR_METHODS | {"%", "replace", "render"} | SAME_TEXT:
+            if method in BRACE_METHODS | DOLLAR_METHODS | {"%", "replace", REPLACE_EACH, "render"} | SAME_TEXT:
                 return self.is_text(base, inner) or (
                     method == "render" and loaded(self.resolver, base, inner) is not None
                 )

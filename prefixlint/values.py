@@ -103,6 +103,10 @@ class Call(NamedTuple):
     end: int
 
 
+REPLACE_EACH = "replace*"
+"""The method that stands for `text.replace(key, value)` in a loop over a mapping: of that, and what is around a key."""
+
+
 class Star(NamedTuple):
     """Spread elements, in a `Seq` or in arguments."""
 

@@ -17,7 +17,7 @@ from prefixlint import values
 from prefixlint.declared import NOTHING, Declared
 from prefixlint.values import Call, Value
 
-VERSION = 15
+VERSION = 16
 """Of the summaries' meaning.
 
 Raise it when a source kind reads the same bytes differently, so that caches are not used.
@@ -70,7 +70,8 @@ class Sink:
       store     `target[key] = value` or `target.key = value`; `value` is a Seq of target, key, value
       expr      any other value of interest to a check, `name` saying which
     `func` is the qualified name of the function it stands in, empty at module level. `loop` says that it stands in a
-    loop statement, `aside` that it is what is done when something fails, or what a store is given to keep.
+    loop statement, `aside` that it is what is done when something fails, or what a store is given to keep, or that only
+    a parameter in it says that it is a prompt.
     """
 
     kind: str

@@ -15,11 +15,14 @@ from prefixlint.sources._pyexpr import bind, drawn, lower, one_of
 from prefixlint.sources._pymutate import hand, mutate
 from prefixlint.sources._pyscope import MAX_OPTIONS, Scope, bind_parameters, parameters
 from prefixlint.values import (
+    REPLACE_EACH,
     Attr,
     Call,
     Const,
     Either,
     Elem,
+    Field,
+    Item,
     Join,
     Lit,
     Loop,
@@ -33,6 +36,7 @@ from prefixlint.values import (
     bare,
     dotted,
     text_of,
+    walk,
 )
 
 Env = dict[str, Value]
@@ -274,9 +278,48 @@ def _loop(node: ast.For | ast.AsyncFor | ast.While, source: Value, before: Env, 
         old = before.get(name)
         if old is value:
             continue
-        after[name] = value if old is None else _repeated(old, value, source, start, end)
+        each = None if old is None else _replaced_each(old, value, source)
+        if each is not None:
+            scope.note_call(each, renders=True)
+        after[name] = each or (value if old is None else _repeated(old, value, source, start, end))
     scope.env = after
     run(node.orelse, scope)
+
+
+def _replaced_each(old: Value, new: Value, source: Value) -> Call | None:
+    """Give what `for key, value in mapping.items(): text = text.replace(key, value)` makes of a text as one call."""
+    calls = [new, *(new.options if isinstance(new, Either) else ())]
+    made = next((call for call in calls if isinstance(call, Call) and _replaces(call, old)), None)
+    items = source.func if isinstance(source, Call) else None
+    if made is None or not isinstance(items, (Attr, Name)):
+        return None
+    owner, _, method = ("", "", items.name) if isinstance(items, Attr) else items.dotted.rpartition(".")
+    if method != "items":
+        return None
+    mapping = items.base if isinstance(items, Attr) else Name(owner, items.start, items.end)
+    parts = made.args[0].parts if isinstance(made.args[0], Join) else made.args[:1]
+    held = [bare(part.value if isinstance(part, Field) else part) for part in parts]
+    at = next((index for index, part in enumerate(held) if _is_item(part, 0, source)), None)
+    if at is None or not any(_is_item(part, 1, source) for part in walk(made.args[1])):
+        return None
+    before, after = (text_of(Join(tuple(each), *made[-2:])) for each in (held[:at], held[at + 1 :]))
+    if before is None or after is None:
+        return None
+    around = tuple(Lit(text, *made[-2:]) for text in (before, after))
+    return Call(Attr(old, REPLACE_EACH, *made[-2:]), (mapping, *around), (), *made[-2:])
+
+
+def _replaces(call: Call, old: Value) -> bool:
+    """Tell whether a call replaces something in what a name held before."""
+    func = call.func
+    return isinstance(func, Attr) and func.name == "replace" and bare(func.base) is bare(old) and len(call.args) == 2
+
+
+def _is_item(value: Value, index: int, source: Value) -> bool:
+    """Tell whether a value is the key (0) or the value (1) of the entry at hand in a loop over a mapping's items."""
+    if not isinstance(value, Item) or not isinstance(value.base, Elem) or value.base.source is not source:
+        return False
+    return isinstance(value.key, Const) and value.key.value == index
 
 
 def _repeated(old: Value, new: Value, source: Value, start: int, end: int) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from prefixlint.declared import NOTHING, Declared
@@ -114,6 +114,12 @@ class Scope:
         self.module.sinks.append(
             Sink(kind, value, start, end, role, self.func, name, self.loops > 0, aside or self.failures > 0)
         )
+
+    def tell(self, value: Value, role: str) -> None:
+        """Give the text of a sink that says no role the one that its name says."""
+        for at, sink in enumerate(self.module.sinks):
+            if sink.value is value and sink.kind == "text" and sink.role == "text":
+                self.module.sinks[at] = replace(sink, role=role)
 
     def unknown(self, node: ast.expr) -> Op:
         """Give the value of what is not followed."""

@@ -8,15 +8,14 @@ import sys
 
 from prefixlint.sources._pyreaders import NOTES, keeps, shows, tells_people
 from prefixlint.sources._pyscope import Scope, words
+from prefixlint.sources._pytexts import FILLED, SYSTEM_KEYS, TEMPLATE_CLASSES, is_imperative, is_text, system_inside
 from prefixlint.sources._pytools import MOST, SCHEMAS, holds_tools, is_definition, map_keys, tool_lists
-from prefixlint.speech import IMPERATIVE, LONG, weight
 from prefixlint.values import (
     Attr,
     Call,
     Const,
     Either,
     Elem,
-    Field,
     Item,
     Join,
     Lit,
@@ -28,7 +27,6 @@ from prefixlint.values import (
     Seq,
     Slice,
     Star,
-    Template,
     Value,
     Var,
     bare,
@@ -37,11 +35,6 @@ from prefixlint.values import (
 )
 from prefixlint.wordset import word_set
 
-SYSTEM_KEYS = word_set(
-    "system system_prompt system_message system_instruction system_instructions instructions instruction "
-    "sys_prompt preamble global_instruction custom_instructions additional_instructions backstory persona "
-    "systemPrompt system_text system_content developer_message state_modifier messages_modifier"
-)
 PROMPT_KEYS = word_set("prompt prompt_template user_prompt initial_prompt suffix_prompt prompt_text")
 MESSAGE_KEYS = word_set("messages input contents history input_items message_history")
 SENT = "sent"
@@ -73,16 +66,7 @@ WINDOWS = frozenset(["ConversationBufferWindowMemory", "ConversationTokenBufferM
 """Calls of frameworks that keep the last messages of a conversation."""
 _CHANGES = frozenset(["append", "insert", "extend", "pop"])
 """Methods that change a list of messages."""
-TEMPLATE_CLASSES = frozenset(
-    ["PromptTemplate", "FewShotPromptTemplate", "ChatPromptTemplate", "StringPromptTemplate", "PromptBuilder"]
-)
-_FILLED = word_set(
-    "format format_map render render_async substitute safe_substitute partial invoke ainvoke "
-    "format_prompt format_messages replace %"
-)
-"""Methods that give a text with its places filled."""
-_STAYS_TEXT = _FILLED | {"strip", "rstrip", "lstrip"}
-RENDERS = _FILLED | word_set(
+RENDERS = FILLED | word_set(
     "partial_format stream astream astream_events batch abatch predict apredict aformat_prompt aformat_messages aformat"
 )
 """These, and those that fill a text and send it."""
@@ -105,8 +89,6 @@ _SYSTEM_TEXT = word_set("prompt message instruction instructions")
 _NOT_TEXT = word_set("path file filename url dir key id name names title label logger info")
 _COMMON_KEYS = frozenset(["instruction", "instructions", "persona", "additional_instructions"])
 """Of the keys of system text, those that calls which speak to people or to other programs have as well."""
-_PLACEHOLDER = re.compile(r"(?:\{\w+\}|\{\{ ?\w+ ?\}\}|<\w+>|\[\w+\]|%\w+%|\$\w+|__\w+__)\Z")
-"""What `.replace` puts a value for, in a text that is not at hand."""
 _SPEAKERS = frozenset(["system", "developer", "user", "assistant"])
 _REQUEST_KEYS = frozenset(["model", "messages", "input", "tools"])
 _MODEL_WORDS = word_set(
@@ -198,8 +180,12 @@ def _inline(call: Call, last: str, path: str, scope: Scope) -> None:
     """Note text that speaks to a model and stands in a call, whatever is called; not where people read it."""
     if last in RENDERS or last in ("join", "append", "write", "strip", "dedent", "format", "extend"):
         return
-    for name, value in (*(("", arg) for arg in call.args), *call.kwargs):
-        if not isinstance(value, (Join, Call)) or name in NOTES or not (is_text(value) and _imperative(value)):
+    given: list[tuple[str, Value]] = [*(("", arg) for arg in call.args), *call.kwargs]
+    for _, value in tuple(given):
+        if isinstance(value, Map) and "role" not in map_keys(value):
+            given += [(text, held) for key, held in value.entries if (text := text_of(key)) is not None]
+    for name, value in given:
+        if not isinstance(value, (Join, Call)) or name in NOTES or not (is_text(value) and is_imperative(value)):
             continue
         if not tells_people(path or last):
             scope.sink("named", value, "text", name or last)
@@ -311,9 +297,11 @@ def of_return(value: Value, name: str, decorators: tuple[str, ...], scope: Scope
     elif _names_tools(name) and (lists := tool_lists(value)):
         for listed in lists:
             scope.sink("tools", listed, SENT if holds_tools(listed) else "text", name=name)
-    elif is_text(value) and (_says_prompt(name, scope) or cls & {"prompt", "prompts"} or _imperative(value)):
+    elif is_text(value) and (_says_prompt(name, scope) or cls & {"prompt", "prompts"} or is_imperative(value)):
         system = "system" in said and (said & _SYSTEM_TEXT or not said - {"system", "build", "get"})
         scope.sink("named", value, "system" if system else "text", name=name)
+    elif is_text(value) and (inside := system_inside(value)):
+        scope.sink("named", value, "system", name=inside, aside=True)
 
 
 def of_names(env: dict[str, Value], before: dict[str, Value], scope: Scope, *, ended: bool = True) -> None:
@@ -328,12 +316,14 @@ def of_names(env: dict[str, Value], before: dict[str, Value], scope: Scope, *, e
             continue
         said = words(name.rsplit(".", 1)[-1])
         prompt = _says_prompt(name, scope)
+        if prompt and "system" in said and isinstance(value, Call):
+            scope.tell(value, "system")
         if prompt and isinstance(value, Map):
             _of_table(name, value, scope)
         elif is_text(value) or (prompt and _sum_of_parts(value)):
             if said & _NOT_TEXT and not said & {"prompt"}:
                 continue
-            if prompt or _imperative(value) or (scope.module.prompt_file and name.isupper()):
+            if prompt or is_imperative(value) or (scope.module.prompt_file and name.isupper()):
                 role = "system" if said & {"system", "persona"} else "text"
                 scope.sink("named", value, role, name=name)
         elif looks_like_messages(value) or (said & HISTORY_WORDS and isinstance(value, (Seq, Join, Slice, Call))):
@@ -424,68 +414,3 @@ def _is_message(value: Value, depth: int) -> bool:
         path = dotted(value.func) or ""
         return any(part in MESSAGE_CLASSES for part in path.split(".")[-2:]) or is_message_call(value)
     return False
-
-
-def is_text(value: Value, depth: int = 0, seen: set[tuple[int, int]] | None = None) -> bool:
-    """Tell whether a value is surely text and may change; a plain constant counts only with signs of placeholders."""
-    value = bare(value)
-    seen = set() if seen is None else seen  # what branches leave of a name may hold the same values many times
-    if depth > 6 or (id(value), depth) in seen:
-        return False
-    seen.add((id(value), depth))
-    if isinstance(value, Lit):
-        return depth > 0 or (len(value.text) >= 20 and bool(value.marks))
-    if isinstance(value, Template):
-        return True
-    if isinstance(value, Join):
-        return any(isinstance(part, (Lit, Field)) or is_text(part, depth + 1, seen) for part in value.parts[:50])
-    if isinstance(value, Either):
-        return any(is_text(option, depth, seen) for option in value.options)
-    if isinstance(value, Call) and isinstance(value.func, Attr):
-        base = bare(value.func.base)
-        if value.func.name == "join":
-            return isinstance(base, Lit)
-        if value.func.name == "replace" and value.args and _PLACEHOLDER.match(text_of(value.args[0]) or ""):
-            return True
-        return value.func.name in _STAYS_TEXT and (
-            is_text(base, depth + 1, seen) or (isinstance(base, (Name, Attr, Item)) and value.func.name != "replace")
-        )
-    if isinstance(value, Call) and isinstance(value.func, Name) and value.args:
-        last = value.func.dotted.rsplit(".", 1)[-1]
-        if last in ("dedent", "str", "cleandoc", "Template", *TEMPLATE_CLASSES) or last.endswith("Prompt"):
-            return is_text(value.args[0], depth, seen)
-    if isinstance(value, Call) and isinstance(value.func, Name):
-        return value.func.dotted.endswith((".format", ".render", ".substitute", ".safe_substitute"))
-    return False
-
-
-def _imperative(value: Value) -> bool:
-    """Tell whether the static text of a value is long enough and speaks to a model."""
-    texts: list[str] = []
-    _static(value, texts, 0)
-    text = " ".join(texts)
-    return weight(text) >= LONG and IMPERATIVE.search(text) is not None
-
-
-def _static(value: Value, out: list[str], depth: int) -> None:
-    value = bare(value)
-    if depth > 6:
-        return
-    if isinstance(value, Lit):
-        out.append(value.text)
-    elif isinstance(value, Join):
-        for part in value.parts[:50]:
-            _static(part, out, depth + 1)
-    elif isinstance(value, Either):
-        for option in value.options:
-            _static(option, out, depth + 1)
-    elif isinstance(value, Seq):
-        for item in value.items[:50]:
-            _static(item, out, depth + 1)
-    elif isinstance(value, Call):
-        if isinstance(value.func, Attr):
-            _static(value.func.base, out, depth + 1)
-            if value.func.name == "join" and value.args:
-                _static(value.args[0], out, depth + 1)
-        elif value.args:
-            _static(value.args[0], out, depth + 1)
