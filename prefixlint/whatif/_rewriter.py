@@ -83,7 +83,7 @@ class Rewriter:
         before = match.track.number if match is not None else None
         for choice in choices:
             made = self._made[choice]
-            past = made.talks.get(before) if earlier is not None and before is not None else None
+            past = self._past(made, choice, before, earlier) if earlier is not None and before is not None else None
             talk = Talk() if past is None else Talk(shown=dict(past.shown), kept=dict(past.kept), opening=past.opening)
             parts, codes = made.parts(family)
             turn = Turn(here, earlier if past is not None else None, past, family, request.body, [], talk=talk)
@@ -95,6 +95,18 @@ class Rewriter:
             made.keep(number, talk)
             yield choice, body if turn.changed else request.body
         self._tracks.pack()
+
+    def _past(self, made: _Choice, choice: Choice, number: int, earlier: View) -> Talk | None:
+        """Give how a conversation's last turn was sent; as the nearest choice has it where its family has no such one."""
+        past = made.talks.get(number)
+        if past is None or past.row == earlier.row:
+            return past
+        able = [(len(choice ^ other), n) for n, other in enumerate(self._made) if self._sent(other, number, earlier)]
+        return self._made[[*self._made][min(able)[1]]].talks[number] if able else None
+
+    def _sent(self, choice: Choice, number: int, earlier: View) -> bool:
+        talk = self._made[choice].talks.get(number)
+        return talk is not None and talk.row == earlier.row
 
 
 def _goes_on(earlier: View, later: View) -> bool:

@@ -74,6 +74,7 @@ def _append(turn: Turn, equal: int) -> None:
     new = [message.raw for message in later[equal:]]
     sent = turn.before({j: later[j].raw for j in range(equal)})
     turn.fresh = len(sent)
+    turn.talk.notes = dict(turn.past.notes)
     turn.messages = [*sent, *new]
     turn.place = [*turn.past.place, *range(len(sent), len(sent) + len(new))]
 
@@ -90,6 +91,7 @@ def _restore(turn: Turn, pairs: Sequence[_Pair], hits: Sequence[Hit], codes: fro
     later = turn.view.messages
     sent = turn.before(_same(turn, pairs))
     turn.messages, turn.fresh = list(sent), len(sent)
+    turn.talk.notes = dict(turn.past.notes)
     turn.place = [0] * len(later)
     ids: dict[str, str] = {}
     blocks = [hit.before for hit in hits if hit.code == _MOVES]
@@ -101,7 +103,8 @@ def _restore(turn: Turn, pairs: Sequence[_Pair], hits: Sequence[Hit], codes: fro
         if not pair.same:
             changes = [hit for hit in hits if hit.rank[1] == pair.later]
             if any(hit.code not in codes for hit in changes):
-                turn.messages[at] = mixed(message.raw, sent[at], {hit.code for hit in changes}, codes)
+                raw = mixed(message.raw, sent[at], {hit.code for hit in changes}, codes)
+                turn.messages[at] = turn.noted(raw, at, at)
                 turn.fresh = min(turn.fresh, at)
                 continue
             ids |= _renamed(message, sent[at])
@@ -136,7 +139,10 @@ def _take(turn: Turn, pairs: Sequence[_Pair], hits: Sequence[Hit], codes: frozen
                 _tell_lost(turn, message, raw, changes)
             elif any(hit.code in codes for hit in changes):
                 raw = mixed(raw, stored, {hit.code for hit in changes}, codes)
-        turn.place.append(len(turn.messages))
+        at = len(turn.messages)
+        if pair.earlier is not None:
+            raw = turn.noted(raw, turn.past.place[pair.earlier], at)
+        turn.place.append(at)
         turn.messages.append(raw)
     if "PFX408" in codes:
         _in_order(turn, pairs)

@@ -20,15 +20,18 @@ class Talk:
     `sent` is the number of messages that its latest turn was sent with, `place` says where among them each message of
     the logged turn stands, and `own` holds those that were not sent as they were logged, by their places. `shown` are
     the values that the model was told last, by what they are. `opening` is what the first message's text became, before
-    anything was added to it. `kept` are other values that stay for a conversation.
+    anything was added to it. `kept` are other values that stay for a conversation. `row` is the request that it was
+    sent with, `notes` are the texts that messages were told, by their places.
     """
 
+    row: int = -1
     sent: int = 0
     place: list[int] = field(default_factory=list)
     own: dict[int, Any] = field(default_factory=dict)
     shown: dict[str, str] = field(default_factory=dict)
     opening: str | None = None
     kept: dict[str, Any] = field(default_factory=dict)
+    notes: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -87,6 +90,17 @@ class Turn:
         if text.strip():
             self._notes.append(f"{label}{text}".strip())
 
+    def noted(self, raw: Any, before: int, at: int) -> Any:
+        """Give a message that is now at a place with what it was told where it stood before, however it was rewritten."""
+        text = None if self.past is None else self.past.notes.get(before)
+        if text is None:
+            return raw
+        self.talk.notes[at] = text
+        if any(text in held for _, held in _edit.strings(raw)):
+            return raw
+        more = _edit.added(raw, text)
+        return raw if more is None else more
+
     def finish(self) -> dict[str, Any]:
         """Give the rewritten body, and keep what the next turn needs."""
         self._tell()
@@ -99,6 +113,7 @@ class Turn:
             if not _are(held[head:], self.messages):
                 self.body = {**self.body, path: _written([*held[:head], *self.messages])}
                 self.changed = True
+        self.talk.row = self.view.row
         logged = {at: message.raw for at, message in zip(self.place, self.view.messages, strict=True)}
         self.talk.sent, self.talk.place = len(self.messages), self.place
         self.talk.own = {at: m for at, m in enumerate(self.messages) if at not in logged or m is not logged[at]}
@@ -118,6 +133,7 @@ class Turn:
             more = None if role in _SYSTEM else _edit.added(message, text)
             if more is not None:
                 self.messages[index] = more
+                self.talk.notes[index] = text
                 return
         self.messages.append({"role": "user", "content": text})
 
