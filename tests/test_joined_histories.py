@@ -5,10 +5,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from logcases import assistant, call, system, tool, user
-from test_joined_causes import RULE, analyzed, log
+import pytest
+from logcases import RULES, assistant, call, system, tool, user
+from test_joined_causes import RULE, analyzed, check, log, talks
 
-from prefixlint import logs, whatif
+from prefixlint import logrules, logs, whatif
 from prefixlint.whatif._rewriter import Rewriter
 
 
@@ -58,3 +59,94 @@ def test_what_the_newest_message_was_told_stays_where_ids_are_new(tmp_path):
     last = rewritten[3]["messages"]
     told = [m["content"].rpartition("10:")[2] for m in last[1:] if "10:" in m["content"]]
     assert [text[:5] for text in told] == ["00:07", "01:07", "02:07", "03:07"]
+
+
+def test_a_window_is_one_where_all_that_it_keeps_has_new_ids(tmp_path):
+    bodies = []
+    for number in range(3):
+        for history in agent(number, 7, fresh=True):
+            bodies.append({"model": "m", "messages": [system(RULE), *history[-5:]]})
+    found = {finding.rule.code: finding for finding in check(tmp_path, bodies)}
+    assert set(found) == {"PFX402", "PFX405"}
+    assert found["PFX402"].requests == 3 * 4
+    _, rewritten = analyzed(tmp_path, bodies, what_if=("PFX402",))
+    assert [len(body["messages"]) for body in rewritten[:7]] == [2, 4, 6, 8, 10, 12, 14]
+
+
+@pytest.mark.parametrize("kept", [1, 2])
+def test_a_history_of_the_latest_questions_is_a_window_however_much_an_agent_did_for_each(kept, tmp_path):
+    bodies = []
+    for number in range(3):
+        told = []
+        for turn in range(5):
+            name = f"{'ABC'[number] * 20} {'uvxyz'[turn] * 20}"
+            told.append([user(f"Where is {name}?")])
+            for n in range(3):
+                shown = [message for one in told[-kept:] for message in one]
+                bodies.append({"model": "m", "messages": [system(RULE), *shown]})
+                one = f"c{number}{turn}{n}"
+                asked = assistant("", tool_calls=[call(one, arguments=f'{{"of": "{name}", "n": {n}}}')])
+                told[-1] += [asked, tool(one, f"Page {n} of {name}.")]
+            told[-1].append(assistant(f"It is at {name}."))
+    assert {finding.rule.code for finding in check(tmp_path, bodies)} == ({"PFX402"} if kept > 1 else set())
+
+
+def test_another_answer_from_which_only_one_branch_goes_on_is_no_change_of_the_history(tmp_path):
+    """Each request of a tree of attempts goes on with one of the answers to the one before."""
+    bodies, front = [], [agent(0, 2)[-1]]
+    for depth in range(4):
+        bodies += [{"model": "m", "messages": [system(RULE), *history]} for history in front]
+        front = [
+            [
+                *history,
+                assistant(
+                    "", tool_calls=[call(f"c{depth}{n}{way}", arguments=f'{{"day": {depth * 9 + n * 3 + way}}}')]
+                ),
+                tool(f"c{depth}{n}{way}", f"{'rain' * (way + 1)} on day {n} of {depth}"),
+            ]
+            for n, history in enumerate(front[:3])
+            for way in range(2)
+        ]
+    assert check(tmp_path, bodies) == []
+
+
+@pytest.mark.parametrize("turn", [1, 3])
+def test_a_question_that_the_user_asks_anew_is_no_history(turn, tmp_path):
+    """The latest one, or an earlier one to which the user went back."""
+    bodies = []
+    for body in talks([RULES] * 4, 4):
+        bodies.append(body)
+        if len(body["messages"]) == 8:
+            *before, asked = body["messages"][: 2 * turn]
+            again = [*before, user(f"{asked['content']} Please say it in one line.")]
+            bodies.append(body | {"messages": again})
+            bodies.append(body | {"messages": [*again, assistant("It is so."), user(f"Thanks {len(bodies)}, why?")]})
+    assert check(tmp_path, bodies) == []
+
+
+def test_words_in_another_order_behind_a_passage_are_a_cause_of_their_own(tmp_path):
+    topics = ["billing", "returns", "delivery", "trade-in"]
+    bodies = []
+    for step, body in enumerate(talks([RULES] * 5)):
+        name = "ABCDEFGHIJKLMNO"[step]
+        passages = "\n".join(f"[{n}] The {name * 9} of {n} is told, ask {name * 5} for it." for n in range(3))
+        listed = ", ".join(topics[step % 4 :] + topics[: step % 4])
+        head = f"You sell.\n\nRelevant passages:\n{passages}\n\nTopics you cover: {listed}.\n\n{RULE}"
+        bodies.append(body | {"messages": [system(head), *body["messages"][1:]]})
+    found = {finding.rule.code: finding.requests for finding in check(tmp_path, bodies)}
+    assert set(found) == {"PFX202", "PFX301"}
+    assert found["PFX301"] >= 10
+
+
+def test_what_somebody_does_is_nobodys_name():
+    heads = [
+        f"You sell.\nThe driver {what}.\n{RULE}" for what in ("archives the late kiosk", "prices a spare canister")
+    ]
+    assert "identity" not in {place.kind for place, _ in logrules.differences(*heads)}
+
+
+@pytest.mark.parametrize(("behind", "told"), [("Customer since: 2011", False), (RULE, True)])
+def test_who_is_asking_costs_something_only_where_text_stands_behind(behind, told, tmp_path):
+    names = ["Ann Lee", "Bo Haas", "Cy Ito", "Di Moreau"]
+    bodies = talks([f"You sell.\n{RULE}\nName: {name}\n{behind}" for name in names])
+    assert [finding.rule.code for finding in check(tmp_path, bodies)] == (["PFX105"] if told else [])

@@ -6,13 +6,12 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 from typing import Any
 
 from prefixlint.bodies import common_prefix
 from prefixlint.findings import Confidence, Rule, Severity
 from prefixlint.logfindings import LogFinding, Where
-from prefixlint.logrules import _kin
+from prefixlint.logrules import _alike, _kin
 from prefixlint.logrules._hits import MESSAGES, Hit
 from prefixlint.logrules._pieces import shown
 from prefixlint.logrules._sightings import Sightings
@@ -308,10 +307,10 @@ def _first(ordered: Sequence[Hit], earlier: View, later: View) -> Hit | None:
 
 def _is_asked(earlier: View, later: View) -> bool:
     """Tell whether a user has spoken since a turn whose messages have thoughts in a field of their own."""
-    last = earlier.messages[-1].key if earlier.messages else None
-    new = tuple(later.messages[len(earlier.messages) :])
-    if last in later.keys:  # of a history that begins later, fewer stand before what is new
-        new = tuple(takewhile(lambda message: message.key != last, reversed(later.messages)))
+    new = later.messages[len(earlier.messages) :]
+    ours, theirs = _alike.keys(later.messages, earlier.messages)
+    if theirs and theirs[-1] in ours:  # of a history that begins later, fewer stand before what is new
+        new = later.messages[len(ours) - ours[::-1].index(theirs[-1]) :]
     spoken = any(message.said.role == "user" and message.said.text for message in new)
     return spoken and any(message.said.reasoning for message in earlier.messages)
 

@@ -57,6 +57,7 @@ _AUTHORED = 400  # characters shared behind such a value where an application wr
 _GROWN = 3  # characters more at the end of a text from which on it has grown
 _LAST_LINE = 160  # characters of a line at the end of a system text that is there for a value
 _ENDING = 80  # characters of a message that is worth to be moved ahead of others
+_LITTLE = 48  # characters behind a value at the end of a long text that cost nothing worth telling
 _TOOLS = 5  # tools whose changed definitions are told apart
 _FOUND = frozenset({"facts", "memories", "context", "retrieved", "sources", "documents", "passages", "knowledge"})
 _DIGITS = re.compile(r"\d+")
@@ -339,7 +340,8 @@ def _system_hit(
         mild = marked and not static and place.tail < 1 and len(later.messages) > 1
         code, sure = "PFX201" if static else _unnamed(place, same=same, marked=marked), 2
     elif not same:
-        if kind in ("identity", "environment", "retrieval") and tail < 1:
+        little = tail < 1 or behind < min(_LITTLE, total // 8)
+        if little and kind in ("identity", "environment", "retrieval"):
             return None
         mild = tail < 1 or kind == "environment"
         sure = 2 if kind in ("retrieval", "environment", "counter") else 3

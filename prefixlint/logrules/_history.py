@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import Any
 
 from prefixlint.bodies import common_prefix, is_cut
-from prefixlint.logrules import _spans, _values
+from prefixlint.logrules import _alike, _spans, _values
 from prefixlint.logrules._hits import At, Hit, at, short
 from prefixlint.logrules._message import Call, Message, dumps
 from prefixlint.logrules._view import View
@@ -21,6 +21,7 @@ _WINDOW_SLACK = 2  # messages that a window may drop besides those that were add
 _LONG = 600  # messages; longer histories are aligned from the first difference on, this many
 _MARK = 40  # characters, at most, of a mark that says that a text was cut
 _CLEARED = re.compile(r"clear|remov|omit|elid|trunc|compact|prun|redact|expired|\.\.\.|…|\[\d", re.IGNORECASE)
+_OF_HISTORY = frozenset({"PFX203", "PFX401", "PFX404"})
 _GOES_ON = {"append": "edited", "repeat": "edited", "edited": "edited", "window": "window"}
 """What becomes of relations with thoughts that are gone."""
 _THINK = re.compile(r"<(?:think|thinking|reasoning|thought)\b|</think", re.IGNORECASE)
@@ -73,12 +74,12 @@ def _compare(earlier: View, later: View) -> Compared:
         return Compared("append" if len(l) > n else "repeat")
     if n == len(l):
         return Compared("rewind")
-    e_keys, l_keys = [m.key for m in e[n : n + _LONG]], [m.key for m in l[n : n + _LONG]]
+    e_keys, l_keys = _alike.keys(e[n : n + _LONG], l[n : n + _LONG])
     blocks = SequenceMatcher(None, e_keys, l_keys, autojunk=False).get_matching_blocks()
     shifted = sum(b.size for b in blocks if b.a != b.b)
     in_place = sum(1 for x, y in zip(e_keys, l_keys, strict=False) if x == y)
     slid = shifted == in_place and l_keys[0] in e_keys and e_keys[0] not in l_keys  # a message may stand at each end
-    if (shifted > in_place or slid) and not any(_swapped_results(e, l, n)):
+    if (shifted > in_place or slid) and not any(_alike.swapped_results(e, l, n)):
         return _moved(earlier, later, n, blocks)
     return _edited(earlier, later, n)
 
@@ -104,7 +105,9 @@ def _moved(earlier: View, later: View, n: int, blocks: Sequence[Any]) -> Compare
     begins = n <= 1 and dropped > put and put <= 1
     if begins and not _comes_again(gone, l[n + first.b :], e[n + first.a]):
         results = sum(1 for _ in takewhile(lambda m: m.said.results, reversed(gone)))
-        if dropped - put - results <= max(0, added) + _WINDOW_SLACK:
+        if dropped - put - results <= max(0, added) + _WINDOW_SLACK or (
+            not (n or first.b) and _alike.begins_later(e, l, first.a)
+        ):
             what = f"the history begins {many(dropped, 'message')} later than one turn before"
             before, after = _head_line(e[n]), _head_line(l[n])
             hit = Hit("PFX402", "window", rank, where, ("PFX402",), what, before, after, same=True, tail=1)
@@ -208,7 +211,7 @@ def _edited(earlier: View, later: View, n: int) -> Compared:
     e, l = earlier.messages, later.messages  # noqa: E741
     hits: list[Hit] = []
     done: set[int] = set()
-    for begin, end in _swapped_results(e, l, n):
+    for begin, end in _alike.swapped_results(e, l, n):
         done.update(range(begin, end))
         where = at(l[begin].path, e[begin].raw, l[begin].raw)
         what = "results of parallel tool calls stand in another order"
@@ -217,7 +220,12 @@ def _edited(earlier: View, later: View, n: int) -> Compared:
     edits = [i for i in range(n, min(len(e), len(l))) if i not in done and e[i].key != l[i].key]
     unrelated = 0
     for index in edits:
+        if _alike.forks(e, l, index):
+            unrelated = len(edits) if not hits else 0
+            break
         found = list(_edit(earlier, later, index, index)) or list(_taken(earlier, later, index))
+        if index == len(l) - 1:  # a user, or a tool, was asked again: this is no history yet
+            found = [hit for hit in found if hit.code not in _OF_HISTORY]
         unrelated += not found
         hits += found
     if not hits or (unrelated and unrelated == len(edits)):
@@ -234,25 +242,6 @@ def _taken(earlier: View, later: View, index: int) -> Iterator[Hit]:
     hit = _removed(gone, later.messages[index + 1 :], where, (2, index, where.char))
     if hit.code != "PFX401":
         yield hit
-
-
-def _swapped_results(e: Sequence[Message], l: Sequence[Message], n: int) -> Iterator[tuple[int, int]]:  # noqa: E741
-    """Give runs of tool results that hold the same results in another order."""
-    index = n
-    while index < min(len(e), len(l)):
-        end = index
-        while end < min(len(e), len(l)) and e[end].said.results and l[end].said.results:
-            end += 1
-        if end > index:
-            ours = [r for m in e[index:end] for r in m.said.results]
-            theirs = [r for m in l[index:end] for r in m.said.results]
-            if len(ours) > 1 and ours != theirs and _sorted(ours) == _sorted(theirs):
-                yield index, end
-        index = max(end, index + 1)
-
-
-def _sorted(results: Sequence[Any]) -> list[tuple[str, str]]:
-    return sorted((r.id or "", r.text) for r in results)
 
 
 def _edit(earlier: View, later: View, i: int, j: int) -> Iterator[Hit]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from difflib import SequenceMatcher
 
@@ -12,6 +13,9 @@ _LINE = 600  # characters of a line in which two values are looked for
 _ALIGNED = 6_000  # pairs of equal characters up to which two lines are aligned; of English, some 300 characters
 REACH = 40_000  # characters behind a difference in which texts may meet again
 _LINES = 600
+_OPENS = 4  # characters with which a line begins that holds the same words in another order
+_SPACING = 64  # characters by which two such lines differ in length
+_WORDS = re.compile(r"\w+")
 
 
 def meeting(earlier: str, i: int, later: str, j: int) -> tuple[int, int]:
@@ -100,6 +104,10 @@ def _next_line(a: list[str], b: list[str], *, whole: bool) -> tuple[int, int] | 
 
 
 def _is_alike(a: str, b: str) -> bool:
-    """Tell whether two lines are the same or begin with the same words."""
+    """Tell whether two lines are the same or begin with the same words, or hold the same ones in another order."""
     front = common_prefix(a, b)
-    return a == b or (front >= _RESYNC and front * 2 >= min(len(a), len(b)))
+    if a == b or (front >= _RESYNC and front * 2 >= min(len(a), len(b))):
+        return True
+    return (
+        front >= _OPENS and abs(len(a) - len(b)) <= _SPACING and sorted(_WORDS.findall(a)) == sorted(_WORDS.findall(b))
+    )

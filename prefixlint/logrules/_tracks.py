@@ -15,6 +15,7 @@ from typing import Any
 
 from prefixlint.bodies import common_prefix
 from prefixlint.logrules import _spans
+from prefixlint.logrules._alike import content, is_question
 from prefixlint.logrules._message import Message, Said
 from prefixlint.logrules._siblings import Siblings
 from prefixlint.logrules._view import View
@@ -26,6 +27,7 @@ _POOL = 256  # heads and lists of tools that conversations hold in common
 _PER_KEY = 24  # conversations that are remembered for one message; `hi` opens thousands
 _EDGES = (24, 6, 2)  # characters at both ends of a first message by which a changed one is found again
 _CANDIDATES = 48
+_CONTENTS = 65_536  # messages that are known by what they say
 _SURE = 4  # conversations; among so few a shared message is no accident
 _LAST = 80  # characters of a message that is not said twice by accident
 _TELLING = 200  # characters of messages that two conversations do not share by accident
@@ -72,6 +74,8 @@ class Tracks:
     latest: int = 0
     _tracks: OrderedDict[int, Track] = field(default_factory=OrderedDict)
     _by_message: dict[int, list[int]] = field(default_factory=dict)
+    _by_content: OrderedDict[int, list[int]] | None = None
+    """As `_by_message`, by what messages say whatever ids they have; from the first request on that needs it."""
     _sessions: Counter[str | None] = field(default_factory=Counter)
     _by_end: dict[int, list[int]] = field(default_factory=dict)
     _by_edge: dict[tuple[str, str], list[int]] = field(default_factory=dict)
@@ -140,7 +144,7 @@ class Tracks:
             return self._longer_text(view)
         if view.session is not None and not (self._sessions[view.session] or self._sessions[None]):
             return None  # as `_may_be_one` says of each
-        return self._whole(view) or self._most(view) or self._changed_opening(view)
+        return self._whole(view) or self._most(view) or self._changed_opening(view) or self._same_content(view)
 
     def _whole(self, view: View) -> Track | None:
         """Find the longest conversation that a request repeats as it was from its beginning, as most do."""
@@ -217,6 +221,24 @@ class Tracks:
                     return track
         return None
 
+    def _same_content(self, view: View) -> Track | None:
+        """Find the conversation that says what a request begins with in the middle of one, under ids that are new."""
+        if len(view.messages) < 2 or is_question(view.messages[0]):
+            return None
+        if self._by_content is None:
+            self._by_content = OrderedDict()
+            for number, track in self._tracks.items():
+                self._index(number, track.view.messages)
+        found = Counter(
+            number for key in {content(m) for m in view.messages} for number in self._by_content.get(key, ())
+        )
+        able = [
+            (shared, number)
+            for number, shared in found.items()
+            if shared > 1 and number in self._tracks and _may_be_one(self._tracks[number].view, view)
+        ]
+        return self._tracks[max(able)[1]] if able else None
+
     def _open(self, view: View, family: int) -> None:
         self._next += 1
         number = self.latest = self._next
@@ -261,6 +283,10 @@ class Tracks:
     def _index(self, number: int, messages: Iterable[Message]) -> None:
         for message in messages:
             _push(self._by_message.setdefault(message.key, []), number)
+            if self._by_content is not None:
+                _push(self._by_content.setdefault(content(message), []), number)
+                if len(self._by_content) > _CONTENTS:
+                    self._by_content.popitem(last=False)
 
     def _forget(self) -> None:
         while self._kept > self.memory and len(self._tracks) > 1:

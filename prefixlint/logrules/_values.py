@@ -14,6 +14,7 @@ from prefixlint.bodies import common_prefix
 from prefixlint.logrules._meeting import REACH, meeting, put_ahead
 from prefixlint.logrules._orders import same_items, same_lines, shuffled, word_start
 from prefixlint.logrules._pieces import piece
+from prefixlint.logrules._prose import LABELLED, is_no_name, is_told
 
 _BACK = 100  # characters before a difference in which its value may begin
 _AHEAD = 160  # characters behind it in which the value must end
@@ -21,7 +22,6 @@ _JSON_STARTS = 40
 _JSON_BACK = 4_000  # characters before a difference in which JSON may begin that holds it
 _NAMED = 80  # characters of a name with an address
 _HEADER_VALUE = 64  # characters of a value in a line of client metadata
-_LABELLED = 64  # characters of a line that is a value and what it is; in longer ones numbers are part of a sentence
 _TELLING = frozenset(["address", "clock", "email", "uuid"])
 _LEAST = 12  # characters of a line that is no other one
 _ALONE = 200  # characters of a line that only one of two texts has, in which a value is looked for
@@ -29,10 +29,6 @@ _LISTED = 60  # lines of a list of files
 
 _FILE = re.compile(r"(?:\S{1,10} +){0,2}(?:[\w.@+~-]*[/\\])*[\w@+-]*\.[\w.-]+(?: +\S{1,10}){0,2}")
 _STOPS = (".", "!", "?")
-_SENTENCES = re.compile(r"(?:[^\W\d_]{2,}[,;]? ){4,}[^\W\d_]+[.!?](?:\s|\Z)")
-
-_GOES_ON = re.compile(r"[^\W\d_]{2,}[.!?] [^\W\d_]+(?: [^\W\d_]+){3}")
-"""The end of a sentence, and the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,7 +416,7 @@ def _alone(text: str, start: int, line: str) -> tuple[str, str] | None:
     if len(line.strip()) > _ALONE or "\n" in line.strip():
         return None
     lower = line.lower()
-    labelled = len(line.strip()) <= _LABELLED
+    labelled = len(line.strip()) <= LABELLED
     for kind, signs, form in _FORMS:
         if not labelled and kind not in _TELLING:
             continue
@@ -457,7 +453,9 @@ def _free_kind(before: str, after: str, later: str, start: int) -> str:
         line = ""  # a sentence of its own says nothing of what stands behind it
     words = [word.lower() for word in _WORDS.findall(line)][-4:]
     nearest = _nearest(words, _RETRIEVAL, _IDENTITY, _ENVIRONMENT)
-    if nearest == 0 or (nearest is not None and not (_is_told(before) or _is_told(after))):
+    if nearest == 1 and (is_no_name(before) or is_no_name(after)):
+        nearest = None
+    if nearest == 0 or (nearest is not None and not (is_told(before) or is_told(after))):
         return ("retrieval", "identity", "environment")[nearest]
     behind = [word.lower() for word in _WORDS.findall(later[start + len(after) : start + len(after) + 32])[:3]]
     named = after[:1].isupper() and before[:1].isupper() and max(len(before), len(after)) < 40
@@ -466,13 +464,6 @@ def _free_kind(before: str, after: str, later: str, start: int) -> str:
     if named and (held or _nearest(behind, _IDENTITY) == 0):
         return "identity"
     return running_text(later, start)
-
-
-def _is_told(value: str) -> bool:
-    """Tell whether a value is a passage: sentences say more than who is asking and what state a machine is in."""
-    if len(value) > _LABELLED and _SENTENCES.search(value) is not None:
-        return True
-    return _GOES_ON.search(value) is not None
 
 
 def is_listing(value: str) -> bool:

@@ -97,7 +97,7 @@ class Rewriter:
         self._tracks.pack()
 
     def _past(self, made: _Choice, choice: Choice, number: int, earlier: View) -> Talk | None:
-        """Give how a conversation's last turn was sent; as the nearest choice has it where its family has no such one."""
+        """Give how a conversation's last turn was sent; of a family without such a one as the nearest choice has it."""
         past = made.talks.get(number)
         if past is None or past.row == earlier.row:
             return past

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from prefixlint.logrules import _history, _spans
+from prefixlint.logrules import _alike, _history, _spans
 from prefixlint.logrules._hits import Hit
 from prefixlint.logrules._message import Message
 from prefixlint.whatif import _edit
@@ -209,27 +209,26 @@ def _pairs(turn: Turn, equal: int) -> list[_Pair]:
     assert turn.earlier is not None
     earlier, later = turn.earlier.messages, turn.view.messages
     found: dict[int, _Pair] = {j: _Pair(j, j) for j in range(equal)}
-    blocks = SequenceMatcher(
-        None, [m.key for m in earlier[equal:]], [m.key for m in later[equal:]], autojunk=False
-    ).get_matching_blocks()
+    blocks = SequenceMatcher(None, *_alike.keys(earlier[equal:], later[equal:]), autojunk=False).get_matching_blocks()
     at_earlier = at_later = equal
     gaps = []
     for block in blocks:
         gaps.append((range(at_earlier, equal + block.a), range(at_later, equal + block.b)))
         for k in range(block.size):
-            found[equal + block.b + k] = _Pair(equal + block.b + k, equal + block.a + k)
+            ours, theirs = equal + block.a + k, equal + block.b + k
+            found[theirs] = _Pair(theirs, ours, same=earlier[ours].key == later[theirs].key)
         at_earlier, at_later = equal + block.a + block.size, equal + block.b + block.size
-    gone = {earlier[i].key: i for ours, _ in gaps for i in ours}
+    gone = {earlier[i].key: i for before, _ in gaps for i in before}
     taken: set[int] = set()
-    for _, theirs in gaps:
-        for j in theirs:
+    for _, after in gaps:
+        for j in after:
             i = gone.get(later[j].key)
             if i is not None and i not in taken:
                 taken.add(i)
                 found[j] = _Pair(j, i)
-    for ours, theirs in gaps:
-        left = [i for i in ours if i not in taken]
-        for j in theirs:
+    for before, after in gaps:
+        left = [i for i in before if i not in taken]
+        for j in after:
             if j not in found:
                 found[j] = _edited(turn, left, j)
                 if found[j].earlier is None and later[j].said.role == "assistant":

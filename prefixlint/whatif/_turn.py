@@ -91,7 +91,7 @@ class Turn:
             self._notes.append(f"{label}{text}".strip())
 
     def noted(self, raw: Any, before: int, at: int) -> Any:
-        """Give a message that is now at a place with what it was told where it stood before, however it was rewritten."""
+        """Give a message that now stands at a place with what it was told where it stood before."""
         text = None if self.past is None else self.past.notes.get(before)
         if text is None:
             return raw
