@@ -91,10 +91,13 @@ class Comparer:
         if output is not None:
             theirs.add(self._cut(output, set()))
         gone = self._forgotten(ours, theirs) if difference.turn and not difference.thoughts else len(theirs.keys)
-        if gone == 0 < prompt or replaced:
+        again = _again(ours, theirs, gone, prompt) if difference.moved and gone < prompt else []
+        if (gone == 0 < prompt and not again) or replaced:
             return None  # the template left something out
         del theirs.keys[gone:], theirs.sizes[gone:]
         prompt = min(prompt, gone)
+        if gone == 0 and again:  # what it left out parts the two, and only what was moved could stand before that
+            return sum(_left(start + at, size, shared) for at, size in again)
         if difference.turn and difference.opening is not None:
             located = self._located(difference, later[:k], ours, theirs)
             if located is None and k < min(earlier.size, later.size):
@@ -104,6 +107,7 @@ class Comparer:
         for begin, mask in _served(ours, theirs, prompt, difference):
             at = start + begin
             lost += int(mask[max(0, shared - at) :].sum()) if isinstance(mask, np.ndarray) else _left(at, mask, shared)
+        lost += sum(_left(start + at, size, shared) for at, size in again)
         return max(0, min(lost, total - shared))
 
     def _located(self, difference: Difference, both: Ids, ours: _Text, theirs: _Text) -> Difference | None:
@@ -284,6 +288,19 @@ def _served(ours: _Text, theirs: _Text, prompt: int, difference: Difference) -> 
         yield starts[index], mask
     if pairing.ahead < len(ours.keys) and not new:
         yield starts[pairing.ahead], _goes_on(ours, theirs, pairing, rewritten=difference.rewritten)
+
+
+def _again(ours: _Text, theirs: _Text, gone: int, prompt: int) -> list[tuple[int, int]]:
+    """Give the pieces behind new ones that the earlier prompt has behind what is gone from it: each as place and size."""
+    held, every = set(theirs.keys[gone:prompt]).difference(theirs.keys[:gone]), set(theirs.keys)
+    found, new, at = [], False, 0
+    for key, size in zip(ours.keys, ours.sizes, strict=True):
+        if size > _TRIVIAL and key not in every:
+            new = True
+        elif new and size > _TRIVIAL and key in held:
+            found.append((at, size))
+        at += size
+    return found
 
 
 def _first(ours: _Text, theirs: _Text) -> int:

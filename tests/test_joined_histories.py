@@ -7,7 +7,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
 from logcases import RULES, assistant, call, system, tool, user
-from test_joined_causes import RULE, analyzed, check, log, talks
+from test_joined_causes import RULE, analyzed, check, log, lost, talks
 
 from prefixlint import logrules, logs, whatif
 from prefixlint.whatif._rewriter import Rewriter
@@ -150,3 +150,20 @@ def test_who_is_asking_costs_something_only_where_text_stands_behind(behind, tol
     names = ["Ann Lee", "Bo Haas", "Cy Ito", "Di Moreau"]
     bodies = talks([f"You sell.\n{RULE}\nName: {name}\n{behind}" for name in names])
     assert [finding.rule.code for finding in check(tmp_path, bodies)] == (["PFX105"] if told else [])
+
+
+def test_what_moves_is_lost_where_the_template_leaves_thoughts_out_ahead_of_it(tmp_path):
+    """Where it belongs, it would have been served all the same."""
+    bodies = []
+    for number in range(4):
+        history = []
+        for turn in range(3):
+            history.append(user(f"Question {turn} of {'ABCD'[number] * 30}?"))
+            one = f"c{number}{turn}"
+            asked = assistant("", tool_calls=[call(one)], reasoning_content=f"thought {turn} of {number}")
+            history += [asked, tool(one, f"Page {turn} of {'ABCD'[number] * 30}.")]
+            bodies.append({"model": "m", "messages": [system(RULES), *history, system(f"Keep to this. {RULE}")]})
+            history.append(assistant(f"It is {'ABCD'[number] * turn}."))
+    result, _ = analyzed(tmp_path, bodies, what_if=(), engines=("sglang",))
+    turns = 4 * 2
+    assert lost(result)["PFX203"] / (turns + 3) == pytest.approx(len(RULE) / 5, rel=0.4)
