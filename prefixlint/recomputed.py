@@ -291,8 +291,9 @@ def _served(ours: _Text, theirs: _Text, prompt: int, difference: Difference) -> 
 
 
 def _again(ours: _Text, theirs: _Text, gone: int, prompt: int) -> list[tuple[int, int]]:
-    """Give the pieces behind new ones that the earlier prompt has behind what is gone from it: each as place and size."""
-    held, every = set(theirs.keys[gone:prompt]).difference(theirs.keys[:gone]), set(theirs.keys)
+    """Give the pieces behind new ones that the earlier prompt has behind what is gone: each as place and size."""
+    held = set(theirs.keys[gone:prompt]).difference(theirs.keys[:gone])
+    every = set(theirs.keys)
     found, new, at = [], False, 0
     for key, size in zip(ours.keys, ours.sizes, strict=True):
         if size > _TRIVIAL and key not in every:
