@@ -6,6 +6,7 @@ elsewhere, a file read at run time) counts as `UNKNOWN_TOKENS`.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from functools import partial
 from itertools import accumulate
 
 from prefixlint import volatility
-from prefixlint.prompts import Hole, Origin, Period, Prompt, Scope, Segment, Span, Text, Volatility, flatten
+from prefixlint.prompts import Hole, Include, Origin, Period, Prompt, Scope, Segment, Span, Text, Volatility, flatten
 from prefixlint.speech import weight
 
 CHARS_PER_TOKEN = 4.0
@@ -75,14 +76,13 @@ class Place:
 
 def places(prompt: Prompt) -> list[Place]:
     """Give the places of a prompt in the order in which a model reads them."""
-    segments = flatten(prompt)
-    table = _Table(prompt, segments)
+    table = _Table(prompt, flatten(prompt))
     out: list[Place] = []
-    for index, segment in enumerate(segments):
+    for index, segment in enumerate(table.segments):
         if isinstance(segment.node, Hole):
             for origin in _reasons(segment.node):
                 out.append(_place(table, index, segment.node, origin))  # noqa: PERF401 (two loops deep)
-    return _masked(out, segments)
+    return _masked(out, table.segments)
 
 
 class _Table:
@@ -90,7 +90,7 @@ class _Table:
 
     def __init__(self, prompt: Prompt, segments: list[Segment]) -> None:
         self.prompt = prompt
-        self.segments = segments
+        self.segments = segments = [piece for segment in segments for piece in _opened(segment)]
         self._sizes = [size(segment) for segment in segments]
         self._widest = _widest(segments, self._sizes)
         self._sums: dict[tuple[tuple[int, int], ...], list[float]] = {}
@@ -114,11 +114,16 @@ class _Table:
         return self._ends[message]
 
     def next_moving(self, index: int) -> int:
-        """Give the next segment that each request fills anew, in each branch of the one at `index`; else the end."""
+        """Give the next segment that each request fills anew, in each branch of the one at `index`; else the end.
+
+        What was found or remembered for a request counts in an optional part as well: it is hardly ever empty.
+        """
         own, hole = dict(self.segments[index].branch), self.segments[index].node
         for at in self._moving[bisect_right(self._moving, index) :]:
             other = self.segments[at]
-            if other.node.span != hole.span and all(own.get(choice) == branch for choice, branch in other.branch):
+            found = _is_found(other.node)
+            beside = (own.get(choice, branch if found else None) == branch for choice, branch in other.branch)
+            if other.node.span != hole.span and all(beside):
                 return at
         return len(self.segments)
 
@@ -231,9 +236,31 @@ def _masked(found: list[Place], segments: list[Segment]) -> list[Place]:
     return out
 
 
+_LEFT_OPEN = re.compile(r"(?<![{$])\{(\w+)\}(?!\})")
+
+
+def _opened(segment: Segment) -> list[Segment]:
+    """Take a text apart at what is still to be filled with what a request brings: `{memories}`, by code not shown."""
+    node = segment.node
+    if not isinstance(node, Text) or "{" not in node.text:
+        return [segment]
+    out: list[Segment] = []
+    start = 0
+    for found in _LEFT_OPEN.finditer(node.text):
+        source = volatility.of_name(found[1])
+        if source is None or source.kind not in CONTENT:
+            continue
+        out.append(replace(segment, node=Text(node.text[start : found.start()], node.span)))
+        out.append(replace(segment, node=Include(found[0], node.span)))
+        start = found.end()
+    return [*out, replace(segment, node=Text(node.text[start:], node.span))] if out else [segment]
+
+
 def _moves(prompt: Prompt, segment: Segment) -> bool:
     """Tell whether a segment is filled with what a request brings: its question, or what was found for it."""
     hole = segment.node
+    if isinstance(hole, Include):
+        return hole.target.startswith("{")
     if not isinstance(hole, Hole) or hole.constant:
         return False
     if segment.role in ("user", "text") and (segment.repeated or not hole.origins):
@@ -241,6 +268,11 @@ def _moves(prompt: Prompt, segment: Segment) -> bool:
     kinds = {o.kind for o in hole.origins if o.volatility.period >= Period.CALL and not o.weak}
     named = all(o.evidence == "name" for o in hole.origins)
     return bool(kinds) and not (kinds == {"input"} and named and _is_lasting(prompt, segment.role, hole))
+
+
+def _is_found(node: Text | Hole | Include) -> bool:
+    """Tell whether a place is filled with what was found or remembered for a request."""
+    return isinstance(node, Hole) and any(origin.kind in ("retrieval", "memory") for origin in node.origins)
 
 
 def _stays(place: Place) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prefixlint.placement import Place
+from prefixlint.placement import CONTENT, Place
 from prefixlint.prompts import Period, Scope
 
 _PERIODS = {
@@ -32,9 +32,23 @@ def cadence(place: Place) -> str:
 
 
 def amount(place: Place) -> str:
-    """Say what is recomputed."""
-    if place.open_ended and place.role != "tools" and place.behind:
-        return f"; the {place.behind:,} static tokens after it, and the conversation, are recomputed"
-    if place.open_ended:
+    """Say what is recomputed for the sake of a place: not what the next value that each request brings costs anyway."""
+    tokens = at_risk(place)
+    if place.role == "tools" or (place.open_ended and not tokens):
         return "; everything after it is recomputed"
-    return f"; the {place.behind:,} static tokens after it are recomputed"
+    text = f"; the {tokens:,} static tokens after it"
+    if place.cut and tokens < place.behind:
+        return f"{text}, up to the next value that changes, are recomputed"
+    return f"{text}, and the conversation, are recomputed" if _goes_on(place) else f"{text} are recomputed"
+
+
+def at_risk(place: Place) -> int:
+    """Give the static tokens that are recomputed for the sake of a place."""
+    return place.shared if place.shared and place.origin.kind not in CONTENT else place.behind
+
+
+def _goes_on(place: Place) -> bool:
+    """Tell whether a conversation may follow: a request that the source shows whole, with its question, has none."""
+    if not place.open_ended:
+        return False
+    return place.history or not place.prompt.messages or place.prompt.messages[-1].role not in ("user", "tool")

@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from prefixlint import volatility
 from prefixlint.checks import Context
-from prefixlint.checks._words import amount, cadence
+from prefixlint.checks._words import amount, at_risk, cadence
+from prefixlint.fills import BRACE_METHODS, DOLLAR_METHODS
 from prefixlint.findings import Confidence, Edit, Finding, Fix, Related, Rule, Severity
 from prefixlint.placement import CONTENT, HEAD, Place, size
 from prefixlint.prompts import Hole, Include, Period, Scope, Segment, Span, Text, flatten
@@ -37,8 +38,8 @@ NEWEST_FLOOR = 16
 """Static tokens that must follow a value inside the newest message: fewer are a phrase around it, not instructions."""
 SHARED_FLOOR = 24
 """Static tokens behind a place that make it a fault where no conversation is shown to follow."""
-BLOCK_FLOOR = 16
-"""The same where a value of the request's own follows: a block of vLLM, below which nothing is kept."""
+BLOCK_FLOOR = 32
+"""The same where a value of the request's own follows, and with it all that stands behind is new: two blocks of vLLM."""
 _OWNERS = frozenset(["tenant", "org", "organization", "workspace", "business"])
 """Whose prompt it is: all who ask one of them share its text."""
 TEXT_FLOOR = 128
@@ -334,9 +335,7 @@ def report(place: Place, rule: Rule, min_tokens: int) -> Finding:
     """Give the finding of a place."""
     origin = place.origin
     what = origin.label or volatility.describe(origin.kind)
-    position = f"token {place.before}" if place.before else "the first token"
-    where = f"{position} of {_whose(place)}"
-    message = f"{volatility.describe(origin.kind)} (`{what}`) at {where}{amount(place)} {cadence(place)}"
+    message = f"{volatility.describe(origin.kind)} (`{what}`) {_where(place)}{amount(place)} {cadence(place)}"
     related = []
     if place.span != place.hole.span:
         related.append(Related(place.hole.span, "it fills this place"))
@@ -355,7 +354,7 @@ def report(place: Place, rule: Rule, min_tokens: int) -> Finding:
         span=place.span,
         severity=level(place, rule, min_tokens),
         confidence=_confidence(place, rule),
-        tokens_at_risk=place.behind,
+        tokens_at_risk=at_risk(place),
         related=tuple(related),
         help=rule.help,
         group=place.group,
@@ -399,6 +398,14 @@ def _confidence(place: Place, rule: Rule) -> Confidence:
     if place.origin.evidence == "flow":
         return Confidence.HIGH
     return Confidence.LOW if rule.params.get("advice") else Confidence.MEDIUM
+
+
+def _where(place: Place) -> str:
+    """Say where a value stands: in a text that is not at hand it is put somewhere, not at the first token."""
+    made = (name.removesuffix("()").rpartition(".")[2] for name in place.hole.names if name.endswith("()"))
+    if not place.before and not place.behind and any(name in BRACE_METHODS | DOLLAR_METHODS for name in made):
+        return f"somewhere in {_whose(place)}"
+    return f"at {f'token {place.before}' if place.before else 'the first token'} of {_whose(place)}"
 
 
 def _whose(place: Place) -> str:

@@ -1,0 +1,65 @@
+"""How much a finding says is lost: only what is lost for its sake."""
+
+import pytest
+
+from tests.linting import findings
+from tests.test_lint_proof import ASK, LONG, NOW, RULES
+
+
+def told(text):
+    """Give the messages about a clock in a file, with their severities."""
+    found, _ = findings({"a.py": NOW + text})
+    return [(each.severity.word, each.message) for each in found if each.rule.code == "PFX101"]
+
+
+def request(content, rest=""):
+    return f'def f(q, question, history, notes):\n    return client.chat(messages=[{{"role": "system", "content": {content}}}, {rest}{ASK}])\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "rest", "ending"),
+    [
+        (f'f"It is {{datetime.now()}}. {LONG}"', "*history, ", "after it, and the conversation, are recomputed"),
+        (f'f"It is {{datetime.now()}}. {LONG}"', "", "after it are recomputed"),
+        (
+            f'f"It is {{datetime.now()}}. {LONG} Asked: {{question}} {LONG}"',
+            "*history, ",
+            "up to the next value that changes, are recomputed",
+        ),
+    ],
+)
+def test_a_conversation_is_lost_where_one_follows_and_nothing_else_changes_before_it(content, rest, ending):
+    [(word, message)] = told(request(content, rest))
+    assert word == "error"
+    assert ending in message
+    tokens = round(len(LONG) / 4)
+    assert any(f"the {count} static tokens" in message for count in range(tokens - 4, tokens + 8))
+
+
+def test_a_placeholder_that_is_still_to_be_filled_with_what_was_found_ends_what_requests_share():
+    body = f'BASE = "It is <now>. {RULES} %s {LONG}"\ndef base():\n    return BASE.replace("<now>", str(datetime.now()))\n'
+    ask = request("base()", "*history, ")
+    assert "up to the next value" not in told(body % "{colours}" + ask)[0][1]
+    assert "up to the next value" not in told(body % "{{memories}}" + ask)[0][1]
+    assert "up to the next value" in told(body % f"{RULES} {{memories}}" + ask)[0][1]
+    assert told(body.replace(RULES, "") % "{memories}" + ask)[0][0] == "info"
+
+
+@pytest.mark.parametrize(("name", "cut"), [("memories", True), ("search_results", True), ("question", False)])
+def test_what_was_found_cuts_off_what_follows_in_an_optional_part_too(name, cut):
+    body = f'def f(q, history, {name}):\n    text = f"It is {{datetime.now()}}. {LONG}"\n    if {name}:\n        text += f"Known: {{{name}}}"\n'
+    ask = f'    text += "{LONG}"\n    return client.chat(messages=[{{"role": "system", "content": text}}, *history, {ASK}])\n'
+    [(word, message)] = told(body + ask)
+    assert (word, "up to the next value" in message) == ("error", cut)
+
+
+@pytest.mark.parametrize(
+    ("made", "place"),
+    [
+        ("base.format(now=datetime.now())", "somewhere in the system message"),
+        ("str(datetime.now())", "at the first token of the system message"),
+    ],
+)
+def test_what_fills_a_text_that_is_not_at_hand_stands_somewhere_in_it(made, place):
+    text = f'def f(q, history, base):\n    said = {made}\n    return client.chat(messages=[{{"role": "system", "content": said}}, *history, {ASK}])\n'
+    assert place in told(text)[0][1]
