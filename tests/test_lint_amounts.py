@@ -37,7 +37,9 @@ def test_a_conversation_is_lost_where_one_follows_and_nothing_else_changes_befor
 
 
 def test_a_placeholder_that_is_still_to_be_filled_with_what_was_found_ends_what_requests_share():
-    body = f'BASE = "It is <now>. {RULES} %s {LONG}"\ndef base():\n    return BASE.replace("<now>", str(datetime.now()))\n'
+    body = (
+        f'BASE = "It is <now>. {RULES} %s {LONG}"\ndef base():\n    return BASE.replace("<now>", str(datetime.now()))\n'
+    )
     ask = request("base()", "*history, ")
     assert "up to the next value" not in told(body % "{colours}" + ask)[0][1]
     assert "up to the next value" not in told(body % "{{memories}}" + ask)[0][1]

@@ -39,7 +39,7 @@ NEWEST_FLOOR = 16
 SHARED_FLOOR = 24
 """Static tokens behind a place that make it a fault where no conversation is shown to follow."""
 BLOCK_FLOOR = 32
-"""The same where a value of the request's own follows, and with it all that stands behind is new: two blocks of vLLM."""
+"""The same where a value of the request's own follows, behind which all is new anyway: two blocks of vLLM."""
 _OWNERS = frozenset(["tenant", "org", "organization", "workspace", "business"])
 """Whose prompt it is: all who ask one of them share its text."""
 TEXT_FLOOR = 128
