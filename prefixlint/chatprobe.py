@@ -213,6 +213,8 @@ def _thinking_turns(*, inline: bool = True) -> Iterator[tuple[str, list[Json]]]:
 
 def _reasoning(probe: _Probe, *, inline: bool = True) -> Iterator[Observation]:
     """Render a turn with reasoning before and after a later user message."""
+    if _never_thinks(probe):
+        return
     in_loop = False
     for after, turns in _thinking_turns(inline=inline):
         if not after and in_loop:
@@ -230,6 +232,16 @@ def _reasoning(probe: _Probe, *, inline: bool = True) -> Iterator[Observation]:
                 at = common_prefix(before, later)
                 yield _dropped(probe, probe.place(variables, at))
                 return
+
+
+_CLOSED = re.compile(r"<(think|thinking|reasoning)>\s*</\1>\s*\Z")
+
+
+def _never_thinks(probe: _Probe) -> bool:
+    """Tell whether each generation prompt ends with thoughts that are closed again: no turn has any."""
+    prompts = [probe.traced.render(probe.variables([_user(_ASK)], opener=True, given=given)) for given in _MODES]
+    shown = [prompt for prompt in prompts if prompt is not None]
+    return bool(shown) and all(map(_CLOSED.search, shown))
 
 
 def _dropped(probe: _Probe, place: Place) -> Observation:

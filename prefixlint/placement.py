@@ -225,7 +225,7 @@ def _masked(found: list[Place], segments: list[Segment]) -> list[Place]:
         for earlier in out:
             if place.origin.kind != "unknown" and (earlier.origin.kind == "unknown" or _stays(earlier)):
                 continue
-            if not place.origin.volatility <= earlier.origin.volatility:
+            if not (place.origin.volatility <= earlier.origin.volatility or _is_outpaced(place, earlier)):
                 continue
             if earlier.hole is place.hole or earlier.hole.span == place.hole.span:
                 continue
@@ -234,6 +234,12 @@ def _masked(found: list[Place], segments: list[Segment]) -> list[Place]:
                 break
         out.append(place if masker is None else replace(place, masker=masker))
     return out
+
+
+def _is_outpaced(place: Place, earlier: Place) -> bool:
+    """Tell whether a time of day stands in front of an age, which changes no more often."""
+    ticks = earlier.origin.kind == "clock" and earlier.origin.volatility.period >= Period.MINUTE
+    return ticks and not (earlier.origin.frozen or earlier.origin.weak) and place.origin.kind == "age"
 
 
 _LEFT_OPEN = re.compile(r"(?<![{$])\{(\w+)\}(?!\})")

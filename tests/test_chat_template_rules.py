@@ -386,3 +386,11 @@ def test_every_character_comes_from_a_piece_that_could_have_written_it(source):
         place = traced.place({"x": "kelp"}, None, offset)
         piece = traced.source[place.start : place.end]
         assert char in piece or (piece.startswith("{{") and char in "kelp")
+
+
+def test_thoughts_of_a_model_that_never_thinks_are_not_lost():
+    text = (ROOT / "fixtures" / "templates" / "qwen3.jinja").read_text(encoding="utf-8")
+    never = text.replace("enable_thinking is defined and enable_thinking is false", "true")
+    assert never != text
+    assert "reasoning" in {kind for kind, _ in kinds(text)}
+    assert "reasoning" not in {kind for kind, _ in kinds(never)}

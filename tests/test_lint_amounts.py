@@ -65,3 +65,24 @@ def test_what_was_found_cuts_off_what_follows_in_an_optional_part_too(name, cut)
 def test_what_fills_a_text_that_is_not_at_hand_stands_somewhere_in_it(made, place):
     text = f'def f(q, history, base):\n    said = {made}\n    return client.chat(messages=[{{"role": "system", "content": said}}, *history, {ASK}])\n'
     assert place in told(text)[0][1]
+
+
+def test_text_of_unknown_length_in_front_is_told():
+    text = f'def f(self, q, history):\n    system = self.who.build_prompt(q) + f"It is {{datetime.now()}}. {LONG}"\n    return client.chat(messages=[{{"role": "system", "content": system}}, *history, {ASK}])\n'
+    assert "at token 2 or later of the system message" in told(text)[0][1]
+    assert "at token 2 of the system message" in told(text.replace("self.who.build_prompt(q) + ", ""))[0][1]
+
+
+def test_an_age_behind_a_time_costs_nothing_of_its_own():
+    made = f'    gap = datetime.now() - last\n    head = f"%sYou spoke {{int(gap.total_seconds() / 3600)}} hours ago. {LONG}"\n'
+    ask = f'    return client.chat(messages=[{{"role": "system", "content": head}}, *history, {ASK}])\n'
+    for lead, word in (("", "error"), ("It is {datetime.now()}. ", "info")):
+        found, _ = findings({"a.py": NOW + "def f(q, last, history):\n" + made % lead + ask})
+        assert {each.severity.word for each in found if each.rule.code == "PFX103"} == {word}
+
+
+@pytest.mark.parametrize(("ahead", "word"), [("", "warning"), ("Time: {datetime.now()}. ", "info")])
+def test_who_asks_costs_nothing_as_long_as_a_time_stands_ahead(ahead, word):
+    text = f'{NOW}def f(q, user_name):\n    return client.chat(messages=[{{"role": "system", "content": f"{ahead}Name: {{user_name}}. {LONG}"}}, {ASK}])\n'
+    found, _ = findings({"a.py": text})
+    assert {each.severity.word for each in found if each.rule.code == "PFX105"} == {word}

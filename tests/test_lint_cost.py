@@ -212,6 +212,8 @@ def test_a_call_that_has_no_id_yet_may_be_made_here():
     text = 'import uuid  # of messages\ndef confirm(steps):\n    for step in steps:\n        yield {"role": "assistant", "tool_calls": [{"id": ID, "type": "function"}]}\n'
     assert levels({"a.py": text.replace("ID", "str(uuid.uuid4())")}, "PFX405") == {"info"}
     assert levels({"a.py": text.replace("ID", "step.id or str(uuid.uuid4())")}, "PFX405") == {"error"}
+    said = text.replace("steps", "tool_calls_acc").replace("ID", "step.get('id') or str(uuid.uuid4())")
+    assert levels({"a.py": said}, "PFX405") == {"info"}  # what a stream has just brought
 
 
 @pytest.mark.parametrize(("value", "code"), [("set(names)", "PFX301"), ("str(uuid.uuid4())", "PFX104")])

@@ -10,6 +10,7 @@ from prefixlint.prompts import Span
 from prefixlint.reach import is_aside
 from prefixlint.resolve import Frame
 from prefixlint.sources import Sink, Summary
+from prefixlint.sources._pyscope import words
 from prefixlint.values import (
     Attr,
     Call,
@@ -24,15 +25,18 @@ from prefixlint.values import (
     Map,
     Name,
     Op,
+    Param,
     Seq,
     Slice,
     Star,
     Value,
+    Var,
     bare,
     dotted,
     text_of,
     walk,
 )
+from prefixlint.wordset import word_set
 
 _MAX_NESTING = 8
 """Lists inside lists that are looked into."""
@@ -206,3 +210,15 @@ def named_parts(value: Value) -> list[Value]:
     held = bare(value)
     parts = held.parts if isinstance(held, Join) else (value,)
     return [part for part in parts if dotted(part)]
+
+
+_RECEIVED = word_set(
+    "acc accumulated accumulator buffer buffered chunk chunks completion delta deltas fragment fragments partial "
+    "pending response stream streamed streaming"
+)
+"""Words of what is put together while a model answers: a call without an id gets one there that is kept."""
+
+
+def is_received(value: Value) -> bool:
+    """Tell whether an id is that of a call which a model has just made, or one in its place."""
+    return any(isinstance(part, (Name, Var, Param)) and words(last_name(part)) & _RECEIVED for part in walk(value))

@@ -14,6 +14,7 @@ from prefixlint.checks._shapes import (
     entries,
     holds_messages,
     is_called,
+    is_received,
     last_name,
     literals,
     receiver,
@@ -224,7 +225,7 @@ def _ids_of_calls(context: Context) -> Iterator[tuple[Value, Frame, bool]]:
                 spare = isinstance(bare(value), Either) if value is not None else False
                 if value is not None and (sink.loop or spare):
                     # elsewhere than in what makes messages again, a call may be made, or told to people who watch
-                    again = (spare and sink.loop) or bool(words(sink.func) & _REBUILDS)
+                    again = (spare and sink.loop and not is_received(value)) or bool(words(sink.func) & _REBUILDS)
                     yield value, frame, again and _rebuilds(sink)
 
 

@@ -204,8 +204,9 @@ def _is_telling(place: Place) -> bool:
     head = len(place.prompt.messages) > 1 and place.behind >= place.before and place.shared >= SHARED_FLOOR
     asker = origin.volatility.scope >= Scope.USER and not words(origin.label) & _OWNERS
     known = origin.kind == "identity" and len(words(origin.label)) > 1
-    asked = known and head and asker and _is_filled(place) and not _is_behind_unknown(place)
-    return asked and _shared_by_all(place) >= SHARED_FLOOR
+    asked = known and head and asker and _is_filled(place)
+    first = not (_is_behind_unknown(place) or _is_behind_clock(place))
+    return asked and first and _shared_by_all(place) >= SHARED_FLOOR
 
 
 def _is_behind_unknown(place: Place) -> bool:
@@ -215,6 +216,13 @@ def _is_behind_unknown(place: Place) -> bool:
         isinstance(segment.node, Hole) and not (segment.node.constant or segment.node.origins) and _meet(here, segment)
         for segment in ahead
     )
+
+
+def _is_behind_clock(place: Place) -> bool:
+    """Tell whether a time of day stands ahead: who asks costs nothing as long as that does."""
+    ahead, _, _ = _around(place)
+    told = (origin for segment in ahead if isinstance(segment.node, Hole) for origin in segment.node.origins)
+    return any(origin.kind == "clock" and origin.volatility.period >= Period.MINUTE for origin in told)
 
 
 def _around(place: Place) -> tuple[list[Segment], Segment, list[Segment]]:
@@ -405,7 +413,17 @@ def _where(place: Place) -> str:
     made = (name.removesuffix("()").rpartition(".")[2] for name in place.hole.names if name.endswith("()"))
     if not place.before and not place.behind and any(name in BRACE_METHODS | DOLLAR_METHODS for name in made):
         return f"somewhere in {_whose(place)}"
-    return f"at {f'token {place.before}' if place.before else 'the first token'} of {_whose(place)}"
+    position = f"token {place.before}" if place.before else "the first token"
+    later = " or later" if any(map(_is_unshown_text, _around(place)[0])) else ""
+    return f"at {position}{later} of {_whose(place)}"
+
+
+def _is_unshown_text(segment: Segment) -> bool:
+    """Tell whether a piece of a prompt is text of which nothing is known but what it is called: `{base_prompt}`."""
+    node = segment.node
+    if not isinstance(node, Hole) or node.constant or node.origins or not node.names:
+        return False
+    return bool(words(node.names[0]) & PROMPT_WORDS)
 
 
 def _whose(place: Place) -> str:
