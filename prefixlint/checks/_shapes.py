@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from prefixlint import volatility
 from prefixlint.checks import Context
 from prefixlint.findings import Confidence, Finding, Rule, Severity
-from prefixlint.prompts import Span
+from prefixlint.prompts import Hole, Period, Span
 from prefixlint.reach import is_aside
 from prefixlint.resolve import Frame
 from prefixlint.sources import Sink, Summary
@@ -222,3 +223,17 @@ _RECEIVED = word_set(
 def is_received(value: Value) -> bool:
     """Tell whether an id is that of a call which a model has just made, or one in its place."""
     return any(isinstance(part, (Name, Var, Param)) and words(last_name(part)) & _RECEIVED for part in walk(value))
+
+
+_ELEMENTS = word_set("row rows record item entry line sample case")
+"""Words of one of many that requests are made for, one after the other."""
+
+
+def is_of_request(hole: Hole) -> bool:
+    """Tell whether a place is filled with another value for each request, not with one of few: a persona, a state."""
+    fresh = [origin for origin in hole.origins if origin.volatility.period >= Period.CALL and not origin.weak]
+    called = hole.names[0] if hole.names else ""
+    said = not called.endswith("dumps()") and volatility.of_name(called) is not None
+    # what flows into a place may be little of it
+    own = any(o.evidence == "flow" or said or o.label.strip("{}") == called for o in fresh)
+    return own or bool(words(called.partition(".")[0]) & _ELEMENTS)

@@ -136,7 +136,8 @@ def _beside_system(context: Context) -> Iterator[Hit]:
             continue
         stays = _lasts(link.system(context.linked, texts[0], frame))
         for found in tails:
-            costs = stays and number_of(found) not in _EXCHANGES
+            made = last_name(sink.value)[:1].isupper()  # an object that holds both: who sends them is not shown
+            costs = stays and not made and number_of(found) not in _EXCHANGES
             yield inner.span(found), _MOVES, Severity.ERROR if costs else Severity.INFO
 
 
@@ -231,7 +232,7 @@ def _kept_last(context: Context) -> Iterator[Hit]:
                 yield Frame(summary).span(value), _MOVES, Severity.INFO
     for summary, sink, frame in sinks(context, "call"):
         if sink.name in WINDOWS and isinstance(sink.value, Call) and _keeps_last(sink.value):
-            aside = words(sink.func) & CONDENSED or _is_handed_back(summary, sink)
+            aside = words(sink.func) & CONDENSED or _is_handed_back(summary, sink) or _is_written(context, sink, frame)
             if sink.name in _MEMORIES:
                 aside = aside or _is_short(sink.value) or not _is_given(context, summary, sink)
             yield frame.span(sink.value), _MOVES, Severity.INFO if aside else Severity.ERROR
@@ -243,6 +244,15 @@ def _is_handed_back(summary: Summary, sink: Sink) -> bool:
     if function is None or function.returns is None:
         return False
     return any(part is sink.value for part in passed_on(function.returns))
+
+
+def _is_written(context: Context, sink: Sink, frame: Frame) -> bool:
+    """Tell whether what is cut is a conversation that is written out in the source: it never grows."""
+    given = sink.value.args[:1] if isinstance(sink.value, Call) else ()
+    if not given or not isinstance(bare(given[0]), Name):
+        return False
+    held, _ = context.linked.resolver.resolve(given[0], frame)
+    return isinstance(held, Seq) and bool(held.items) and all(makes_message(bare(item)) for item in held.items)
 
 
 _MEMORIES = WINDOWS - {"trim_messages"}

@@ -14,6 +14,7 @@ from prefixlint.checks._shapes import (
     entries,
     holds_messages,
     is_called,
+    is_of_request,
     is_received,
     last_name,
     literals,
@@ -328,11 +329,14 @@ def _misplaced(context: Context) -> Iterator[Hit]:
         fixed = any(isinstance(node, Text) or (isinstance(node, Hole) and node.constant) for node in nodes)
         moving = [node for node in nodes if isinstance(node, Hole) and not node.constant]
         if fixed and moving:
-            what = moving[0].names[0] if moving[0].names else "a value"
+            new = [node for node in moving if is_of_request(node)]
+            what = f"`{name}`" if (name := next(iter((new or moving)[0].names), "")) else "a value"
+            message = f"the marked block contains {what}, so each write is unique and never read"
+            if not new:  # it may be one of few, a persona for one
+                message = f"the marked block contains {what}: where that is another one each time, no write is read"
             # a document is marked so that the questions about it share it: it changes, but not with each request
-            severity = Severity.INFO if _spoken_by_user(context, value, frame) else Severity.WARNING
-            message = f"the marked block contains `{what}`, so each write is unique and never read"
-            yield frame.span(marker), message, severity
+            known = bool(new) and not _spoken_by_user(context, value, frame)
+            yield frame.span(marker), message, Severity.WARNING if known else Severity.INFO
 
 
 def _spoken_by_user(context: Context, block: Map, frame: Frame) -> bool:
