@@ -86,3 +86,12 @@ def test_who_asks_costs_nothing_as_long_as_a_time_stands_ahead(ahead, word):
     text = f'{NOW}def f(q, user_name):\n    return client.chat(messages=[{{"role": "system", "content": f"{ahead}Name: {{user_name}}. {LONG}"}}, {ASK}])\n'
     found, _ = findings({"a.py": text})
     assert {each.severity.word for each in found if each.rule.code == "PFX105"} == {word}
+
+
+def test_what_an_object_holds_is_lost_once_for_each():
+    made = f'        self.text = f"It is {{datetime.now()}}. {LONG}"\n'
+    sent = f'        return client.chat(messages=[{{"role": "system", "content": self.text}}, *self.history, {ASK}])\n'
+    kept = f"class Chat:\n    def __init__(self, history):\n        self.history = history\n{made}    def ask(self, q):\n{sent}"
+    assert "after it are recomputed for each object that is made" in told(kept)[0][1]
+    anew = f"class Chat:\n    def ask(self, q):\n{made}{sent}"
+    assert "and the conversation, are recomputed each second" in told(anew)[0][1]

@@ -131,6 +131,14 @@ MINOR = {
     "one text that is cut": (
         "def shorten(text, count):\n    return trim_messages([HumanMessage(content=text)], max_tokens=90, token_counter=count)\n"
     ),
+    "a conversation that is written out": (
+        "SAMPLE = [HumanMessage(content='I am Ann.'), AIMessage(content='Good.'), HumanMessage(content='Who am I?')]\n"
+        "def show(llm, count):\n    kept = trim_messages(SAMPLE, max_tokens=90, token_counter=count)\n    return llm.invoke(kept)\n"
+    ),
+    "an object that holds the last messages beside a text": (
+        "SYSTEM = 'You are a careful assistant of a library.'\n"
+        "def working_memory(history):\n    return Memory(messages=history[-20:], system_prompt=SYSTEM)\n"
+    ),
     "a helper that cuts for others": (
         "def shorten(messages, count):\n    return trim_messages(messages, max_tokens=90, token_counter=count)\n"
     ),
@@ -154,6 +162,10 @@ def test_what_is_no_fault_of_most_programs_is_not_shown(name):
 
 
 GRAVE = {
+    "a request with the last messages beside a text": (
+        "SYSTEM = 'You are a careful assistant of a library.'\n"
+        "def ask(client, history):\n    return client.create(messages=history[-20:], system=SYSTEM)\n"
+    ),
     "an id made anew": MINOR["an id where a call has none"].replace("turn.id or ", ""),
     "thinking by the question": (
         "def ask(client, history, hard):\n    thinking = {'type': 'enabled'} if hard else {'type': 'disabled'}\n"

@@ -292,6 +292,16 @@ def test_a_marked_document_of_the_user_is_shared_by_the_questions_about_it(role,
     assert severities(files, "PFX501") == {word}
 
 
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [("persona_block", "info"), ("coach_name", "info"), ("json.dumps(state)", "info"), ("row.text()", "warning")],
+)
+def test_a_marked_block_may_hold_one_of_few(value, word):
+    block = f'{{"type": "text", "text": f"{RULES} {{{value}}}", "cache_control": {{"type": "ephemeral"}}}}'
+    text = f"import json\ndef f(q, row, persona_block, coach_name, state):\n    return ask(system=[{block}], messages=[{{'role': 'user', 'content': q}}])\n"
+    assert severities({"a.py": text}, "PFX501") == {word}
+
+
 def test_a_parameter_that_all_callers_give_a_constant_for_does_not_change():
     text = (
         'LONG = "[a prefix of one kind, the same for all requests]"\nOTHER = "[a prefix of another kind, the same for all]"\n'

@@ -23,6 +23,8 @@ _SCOPES = {
 
 def cadence(place: Place) -> str:
     """Say how often the text behind a place is recomputed."""
+    if is_once(place):
+        return "for each object that is made: the value stays in it"
     if place.origin.frozen:
         return "in each process: the value is computed once, at import"
     volatility = place.origin.volatility
@@ -42,6 +44,11 @@ def amount(place: Place) -> str:
     return f"{text}, and the conversation, are recomputed" if _goes_on(place) else f"{text} are recomputed"
 
 
+def is_once(place: Place) -> bool:
+    """Tell whether a value is made with an object that holds it from then on, a conversation for one."""
+    return place.prompt.once or place.origin.once
+
+
 def at_risk(place: Place) -> int:
     """Give the static tokens that are recomputed for the sake of a place."""
     return place.shared if place.shared and place.origin.kind not in CONTENT else place.behind
@@ -49,6 +56,6 @@ def at_risk(place: Place) -> int:
 
 def _goes_on(place: Place) -> bool:
     """Tell whether a conversation may follow: a request that the source shows whole, with its question, has none."""
-    if not place.open_ended:
+    if not place.open_ended or is_once(place):
         return False
     return place.history or not place.prompt.messages or place.prompt.messages[-1].role not in ("user", "tool")

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from prefixlint import volatility
 from prefixlint.checks import Context
-from prefixlint.checks._words import amount, at_risk, cadence
+from prefixlint.checks._words import amount, at_risk, cadence, is_once
 from prefixlint.fills import BRACE_METHODS, DOLLAR_METHODS
 from prefixlint.findings import Confidence, Edit, Finding, Fix, Related, Rule, Severity
 from prefixlint.placement import CONTENT, HEAD, Place, size
@@ -276,8 +276,7 @@ def _costs(place: Place) -> bool:
         first = place.prompt.messages[0].role == place.role
         told = kind in _NEVER_ASKED - {"random"} and first and place.shared >= TEXT_FLOOR and _speaks(place)
         return told and not _is_behind_unknown(place)
-    once = place.prompt.once or origin.once
-    if (origin.frozen and place.shared < SHARED_FLOOR) or (once and place.shared < place.before):
+    if (origin.frozen and place.shared < SHARED_FLOOR) or (is_once(place) and place.shared < place.before):
         return False
     if place.role == "tools":
         return True
