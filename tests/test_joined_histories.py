@@ -167,3 +167,15 @@ def test_what_moves_is_lost_where_the_template_leaves_thoughts_out_ahead_of_it(t
     result, _ = analyzed(tmp_path, bodies, what_if=(), engines=("sglang",))
     turns = 4 * 2
     assert lost(result)["PFX203"] / (turns + 3) == pytest.approx(len(RULE) / 5, rel=0.4)
+
+
+def test_a_message_that_ends_every_request_is_sent_once_where_the_history_begins(tmp_path):
+    bodies = [
+        {"model": "m", "messages": [system(RULES), *history, system(f"Keep to this. {RULE}")]}
+        for number in range(4)
+        for history in agent(number, 4)
+    ]
+    _, rewritten = analyzed(tmp_path, bodies, what_if=("PFX203",))
+    for body, now in zip(bodies, rewritten, strict=True):
+        head, *history, rule = body["messages"]
+        assert now["messages"] == [head, rule, *history]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,6 +100,14 @@ class Turn:
             return raw
         more = _edit.added(raw, text)
         return raw if more is None else more
+
+    def put_first(self, places: Sequence[int]) -> None:
+        """Put the messages at some places, in their order, ahead of the others."""
+        order = [*places, *(at for at in range(len(self.messages)) if at not in places)]
+        now = {at: number for number, at in enumerate(order)}
+        self.messages = [self.messages[at] for at in order]
+        self.place = [now[at] for at in self.place]
+        self.talk.notes = {now[at]: text for at, text in self.talk.notes.items()}
 
     def finish(self) -> dict[str, Any]:
         """Give the rewritten body, and keep what the next turn needs."""
