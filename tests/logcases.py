@@ -899,3 +899,18 @@ case(
         for n, head in enumerate(["", "You are talking to Ann (ann@corp.example).\n", "", "", ""])
     ],
 )
+case("clock of French", "PFX101", conversation(lambda t: f"Nous sommes le 4 mars, il est 9 h 1{t}.\n" + RULES))
+case("clock of German", "PFX101", conversation(lambda t: f"Es ist jetzt 9.1{t} Uhr.\n" + RULES))
+case(
+    "clock of a repr",
+    "PFX101",
+    siblings([f"datetime.datetime(2031, 3, {d}, 9, {d}, {d * 7})\n" + RULES * 6 for d in (4, 5, 6)]),
+)
+case("clock of a zone", "PFX101", siblings([f"Time of the user: 0{z}:12 (UTC+{z})\n" + RULES * 6 for z in (1, 2, 5)]))
+case("a mark at both ends", "PFX104", conversation(lambda t: f"<a-9f3e1c7{t}b0>\nData.\n</a-9f3e1c7{t}b0>\n" + RULES))
+FIRMS = ("Casa Lumen", "Nordkap Freight", "Blue Finch Dental")
+case(
+    "whose company",
+    "PFX105",
+    siblings([f"You sell.\nThe company you work for is {n}. Always sign as {n} desk.\n" + RULES * 20 for n in FIRMS]),
+)

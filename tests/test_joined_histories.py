@@ -179,3 +179,18 @@ def test_a_message_that_ends_every_request_is_sent_once_where_the_history_begins
     for body, now in zip(bodies, rewritten, strict=True):
         head, *history, rule = body["messages"]
         assert now["messages"] == [head, rule, *history]
+
+
+def test_results_in_another_order_within_what_a_window_keeps_are_told_for_what_they_are(tmp_path):
+    """They come as they were completed, and are sent in the order of their calls from the next turn on."""
+    bodies = []
+    for number in range(3):
+        told = []
+        for turn in range(6):
+            ids = [f"c{number}{turn}{way}" for way in "ab"]
+            asked = assistant("", tool_calls=[call(one, arguments=f'{{"page": {turn}}}') for one in ids])
+            results = [tool(one, f"Page {turn} of {one * 9}.") for one in ids]
+            told.append([user(f"Question {turn} of {'ABC'[number] * 30}?"), asked, *results])
+            shown = [message for one in told[-3:] for message in one]
+            bodies.append({"model": "m", "messages": [system(RULE), *shown[:-2], *shown[:-3:-1]]})
+    assert {finding.rule.code for finding in check(tmp_path, bodies)} == {"PFX402", "PFX408"}

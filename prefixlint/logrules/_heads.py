@@ -58,6 +58,7 @@ _GROWN = 3  # characters more at the end of a text from which on it has grown
 _LAST_LINE = 160  # characters of a line at the end of a system text that is there for a value
 _ENDING = 80  # characters of a message that is worth to be moved ahead of others
 _LITTLE = 48  # characters behind a value at the end of a long text that cost nothing worth telling
+_REPEATED = 4  # characters of a value that does not come again by chance
 _TOOLS = 5  # tools whose changed definitions are told apart
 _FOUND = frozenset({"facts", "memories", "context", "retrieved", "sources", "documents", "passages", "knowledge"})
 _DIGITS = re.compile(r"\d+")
@@ -232,7 +233,13 @@ def _values_of(found: Sequence[Place], later: View, *, same: bool) -> Iterator[H
     """Give the values that differ, those of one kind in one line once."""
     b = later.head_text
     last: tuple[str, int] | None = None
-    for number, place in enumerate(_joined(found)):
+    kinds = {(p.before, p.after): p.kind for p in reversed(found) if p.kind in CODES}
+    seen: set[tuple[str, str]] = set()
+    for number, one in enumerate(_joined(found)):
+        values = one.before, one.after
+        if any(_is_again(values, known) for known in seen):
+            continue
+        place = replace(one, kind=kinds[values]) if one.kind == "text" and values in kinds else one
         if not (same or later.messages) and place.kind in _ASKED and sum(p.tail for p in found[number:]) < _AUTHORED:
             continue
         marked = not same and _is_marked(later, place.char)
@@ -242,9 +249,17 @@ def _values_of(found: Sequence[Place], later: View, *, same: bool) -> Iterator[H
             return  # a text of one's own ends the prefix, and what stands behind it costs nothing
         if hit is None:
             continue
+        if min(map(len, values)) >= _REPEATED:
+            seen.add(values)
         if last is None or last[0] != hit.code or "\n" in b[last[1] : place.char]:
             yield hit  # values of one kind in one line are one cause
         last = hit.code, place.char
+
+
+def _is_again(values: tuple[str, str], known: tuple[str, str]) -> bool:
+    """Tell whether two values are those of an earlier place, with what both have behind them."""
+    (a, b), (x, y) = values, known
+    return a.startswith(x) and b.startswith(y) and a[len(x) :] == b[len(y) :]
 
 
 def _joined(found: Sequence[Place]) -> Iterator[Place]:

@@ -121,10 +121,30 @@ def _moved(earlier: View, later: View, n: int, blocks: Sequence[Any]) -> Compare
 
 def _edits_of_kept(earlier: View, later: View, n: int, first: Any) -> Iterator[Hit]:
     """Say what became of the messages that a window keeps."""
-    kept = range(n + first.a, len(earlier.messages))
-    for i, j in zip(kept, range(n + first.b, len(later.messages)), strict=False):
-        if earlier.messages[i].key != later.messages[j].key:
-            yield from _edit(earlier, later, i, j)
+    i, j = n + first.a, n + first.b
+    e, l = earlier.messages[i:], later.messages[j:]  # noqa: E741
+    swapped, done = _swapped(e, l, 0, j)
+    yield from swapped
+    for k, (x, y) in enumerate(zip(e, l, strict=False)):
+        if x.key != y.key and k not in done:
+            yield from _edit(earlier, later, i + k, j + k)
+
+
+def _swapped(
+    e: Sequence[Message],
+    l: Sequence[Message],  # noqa: E741
+    n: int,
+    number: int = 0,
+) -> tuple[list[Hit], set[int]]:
+    """Give hits of results in another order from place `n` on, and their places; `number` is the first message's."""
+    hits, done = [], set[int]()
+    for begin, end in _alike.swapped_results(e, l, n):
+        done.update(range(begin, end))
+        where, rank = at(l[begin].path, e[begin].raw, l[begin].raw), (2, number + begin, 0)
+        what = "results of parallel tool calls stand in another order"
+        before, after = (", ".join(r.id or "?" for m in x[begin:end] for r in m.said.results) for x in (e, l))
+        hits.append(Hit("PFX408", "order", rank, where, ("PFX408",), what, before, after, same=True, tail=1))
+    return hits, done
 
 
 def is_thought(message: Message) -> bool:
@@ -209,14 +229,7 @@ def later_path(later: View, index: int) -> str:
 def _edited(earlier: View, later: View, n: int) -> Compared:
     """Messages stand where they stood, and some say something else."""
     e, l = earlier.messages, later.messages  # noqa: E741
-    hits: list[Hit] = []
-    done: set[int] = set()
-    for begin, end in _alike.swapped_results(e, l, n):
-        done.update(range(begin, end))
-        where = at(l[begin].path, e[begin].raw, l[begin].raw)
-        what = "results of parallel tool calls stand in another order"
-        before, after = (", ".join(r.id or "?" for m in x[begin:end] for r in m.said.results) for x in (e, l))
-        hits.append(Hit("PFX408", "order", (2, begin, 0), where, ("PFX408",), what, before, after, same=True, tail=1))
+    hits, done = _swapped(e, l, n)
     edits = [i for i in range(n, min(len(e), len(l))) if i not in done and e[i].key != l[i].key]
     unrelated = 0
     for index in edits:

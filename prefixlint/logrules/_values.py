@@ -22,6 +22,8 @@ _JSON_STARTS = 40
 _JSON_BACK = 4_000  # characters before a difference in which JSON may begin that holds it
 _NAMED = 80  # characters of a name with an address
 _HEADER_VALUE = 64  # characters of a value in a line of client metadata
+_WHOSE = 8  # words before a name in which it says whose it is: `the company that you work for is`
+_IS = (["is"], ["are"], ["named"], ["called"])
 _TELLING = frozenset(["address", "clock", "email", "uuid"])
 _LEAST = 12  # characters of a line that is no other one
 _ALONE = 200  # characters of a line that only one of two texts has, in which a value is looked for
@@ -57,7 +59,9 @@ _DATE = (
 )
 _TIME = (
     r"(?:[01]?\d|2[0-3])[:h.](?:[0-5]\d)(?:[:.][0-5]\d(?:[.,]\d{1,9})?)?(?:[^\S\n]?[AaPp]\.?[Mm]\b\.?)?"
-    r"(?:[^\S\n]?(?:Z\b|UTC|GMT|(?:[A-Z]{1,3}T|MSK|WIB)\b|[+-]\d\d:?\d\d))?"  # a zone, and not what stands behind
+    # a zone, and not what stands behind
+    r"(?:[^\S\n]?(?:Z\b|\((?:UTC|GMT)[+-]\d\d?(?::?\d\d)?\)|(?:UTC|GMT)(?:[+-]\d\d?(?::?\d\d)?)?"
+    r"|(?:[A-Z]{1,3}T|MSK|WIB)\b|[+-]\d\d:?\d\d))?"
 )
 _COLON_TIME = _TIME.replace("[:h.](", ":(", 1)
 _UNIT = r"(?:s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|wks?|weeks?|months?|years?)"
@@ -87,6 +91,8 @@ _FORMS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
         ),
     ),
     ("clock", (":", ".", "h"), re.compile(rf"{_DATE}[T ,;_|-]{{1,3}}(?:at\s+|um\s+)?{_TIME}")),
+    ("clock", ("datetime(",), re.compile(r"\bdatetime\((?:\d{1,6},\s){3,6}\d{1,6}\b")),
+    ("clock", ("h",), re.compile(r"(?<![\d.])(?:[01]?\d|2[0-3])(?:[^\S\n]?h[^\S\n]?[0-5]\d\b|\.[0-5]\d[^\S\n]?Uhr\b)")),
     ("clock", ("19", "20"), re.compile(rf"{_YEAR}-?\d\d-?\d\dT?\d{{6}}Z?")),
     ("clock", (":",), re.compile(rf"(?<![\d:.]){_COLON_TIME}(?:,?[^\S\n]+(?:on\s+)?{_DATE})?(?![\d:])")),
     ("clock", ("1",), re.compile(r"(?<![\w.])1[5-9]\d{8}(?:\d{3}|\d{6}|\d{9}|\.\d{1,9})?(?!\w|\.\d)")),
@@ -459,6 +465,9 @@ def _free_kind(before: str, after: str, later: str, start: int) -> str:
         return ("retrieval", "identity", "environment")[nearest]
     behind = [word.lower() for word in _WORDS.findall(later[start + len(after) : start + len(after) + 32])[:3]]
     named = after[:1].isupper() and before[:1].isupper() and max(len(before), len(after)) < 40
+    whose = [word.lower() for word in _WORDS.findall(line)][-_WHOSE:]
+    if nearest is None and named and whose[-1:] in _IS and _nearest(whose, _RETRIEVAL, _IDENTITY, _ENVIRONMENT) == 1:
+        return "identity"
     # both may hold the word between a name and a number: "Ann Lee (customer 12"
     held = _IDENTITY.intersection(*([word.lower() for word in _WORDS.findall(value)[1:]] for value in (before, after)))
     if named and (held or _nearest(behind, _IDENTITY) == 0):
