@@ -69,6 +69,10 @@ class Related:
     message: str
 
 
+USED = "the text is used here"
+"""What is said of a second place that hands a text on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Example:
     """A fenced block of a rule's page. `lines` are the 1-based lines that must fire.

@@ -50,13 +50,17 @@ _LAST = 6
 
 @dataclass(slots=True)
 class Linked:
-    """A project with what its files' sinks show; `prompts` by the file that holds the sink."""
+    """A project with what its files' sinks show; `prompts` by the file that holds the sink.
+
+    `uses` are where further prompts show a place that another one has shown already: a helper writes it for several.
+    """
 
     project: Project
     resolver: Resolver
     renderer: Renderer
     prompts: dict[str, list[Prompt]] = field(default_factory=lambda: defaultdict(list))
     problems: list[Diagnostic] = field(default_factory=list)
+    uses: dict[Span, list[Span]] = field(default_factory=lambda: defaultdict(list))
 
     def frame(self, summary: Summary, sink: Sink) -> Frame:
         """Give the frame of a sink."""
@@ -92,7 +96,17 @@ def link(project: Project, paths: Iterable[str]) -> Linked:
             if places and not places <= covered:
                 covered |= places
                 linked.prompts[summary.path].append(prompt)
+            else:
+                _note_uses(linked, prompt, summary.path)
     return linked
+
+
+def _note_uses(linked: Linked, prompt: Prompt, path: str) -> None:
+    """Keep where a prompt that gives none of its own shows places of others: where its file hands them over."""
+    for hole in _holes(prompt):
+        used = next((span for span in reversed(hole.bound) if span.path == path), None)
+        if used is not None and used not in linked.uses[hole.span]:
+            linked.uses[hole.span].append(used)
 
 
 def _is_once(sink: Sink) -> bool:
@@ -115,6 +129,18 @@ def _size(value: Value, depth: int = 0) -> int:
     if isinstance(value, Call) and (dotted(value.func) or "").startswith("jinja."):
         return _INCLUDING
     return sum(_size(part, depth + 1) for part in value.parts) + 1 if isinstance(value, Join) else 1
+
+
+def _holes(prompt: Prompt) -> Iterator[Hole]:
+    stack: list[Node] = [node for message in prompt.messages for node in message.nodes]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Hole):
+            yield node
+        elif isinstance(node, Repeat):
+            stack.extend(node.nodes)
+        elif isinstance(node, Choice):
+            stack.extend(each for branch in node.branches for each in branch)
 
 
 def _places(prompt: Prompt) -> Iterator[tuple[str, int]]:

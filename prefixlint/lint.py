@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from prefixlint import placement
 from prefixlint.callers import Callers, Reach
 from prefixlint.checks import Context, checks
-from prefixlint.findings import Confidence, Finding, Rule, Severity
+from prefixlint.findings import USED, Confidence, Finding, Related, Rule, Severity
 from prefixlint.link import Linked, link
 from prefixlint.placement import Place
 from prefixlint.project import Project
@@ -56,7 +56,8 @@ def run(
             errors.append(
                 Diagnostic("", 0, "check-crashed", f"{rule.code} {rule.name}: {type(error).__name__}: {error}")
             )
-    return Outcome(tuple(_deduplicated(found)), tuple(errors), len(linked.prompts))
+    told = (_used(finding, linked.uses.get(finding.group or finding.span, ())) for finding in _deduplicated(found))
+    return Outcome(tuple(told), tuple(errors), len(linked.prompts))
 
 
 def _places(linked: Linked) -> Iterable[Place]:
@@ -81,7 +82,7 @@ def _graded(finding: Finding, callers: Callers | None) -> Finding:
 
 
 def _deduplicated(found: Iterable[Finding]) -> list[Finding]:
-    """Keep, of findings about one place by one rule, the gravest.
+    """Keep, of findings about one place by one rule, the gravest, and where the others show it.
 
     A place known by its value beats one known by name.
     """
@@ -89,10 +90,24 @@ def _deduplicated(found: Iterable[Finding]) -> list[Finding]:
     for finding in found:
         key = (finding.rule.code, finding.group or finding.span)
         old = best.get(key)
-        if old is None or _weight(finding) > _weight(old):
-            merged = finding if old is None else replace(finding, related=finding.related)
-            best[key] = merged
+        if old is None:
+            best[key] = finding
+            continue
+        kept, other = (finding, old) if _weight(finding) > _weight(old) else (old, finding)
+        best[key] = _used(kept, [other.span, *(each.span for each in other.related if each.message == USED)])
     return sorted(best.values(), key=lambda f: (f.span.path, f.span.start, f.rule.code, f.span.end))
+
+
+_MOST_RELATED = 8
+"""Places that are told beside a finding."""
+
+
+def _used(finding: Finding, spans: Iterable[Span]) -> Finding:
+    """Add to a finding where else its text is used."""
+    told = {finding.span, *(each.span for each in finding.related)}
+    more = [Related(span, USED) for span in dict.fromkeys(spans) if span not in told and span != finding.group]
+    room = max(0, _MOST_RELATED - len(finding.related))
+    return replace(finding, related=(*finding.related, *more[:room])) if more and room else finding
 
 
 def _weight(finding: Finding) -> tuple[int, int, int]:

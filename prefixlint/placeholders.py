@@ -126,7 +126,7 @@ def _state(text: str) -> Iterator[Part]:
 _SCANNERS = {"brace": _brace, "percent": _percent, "dollar": _dollar, "mustache": _mustache, "state": _state}
 
 _JINJA = re.compile(
-    r"\{%-?\s*(?:if|for|set|macro|include|extends|block|raw|endif|endfor|else|elif|endraw|import|from)\b|\{\{[^}\n]{0,300}?(?:\||\w\(|\[)|\{#"
+    r"\{%-?\s*(?:if|for|set|macro|include|extends|block|raw|endif|endfor|else|elif|endraw|import|from)\b|\{\{(?!\s*\"[^\"\n]*\"\s*:)[^}\n]{0,300}?(?:\||\w\(|\[)|\{#"
 )
 _DOUBLE = re.compile(r"\{\{-?\s*[$@]?[a-zA-Z_][\w.]*\s*-?\}\}")
 _SPACED = re.compile(r"\{\{-?\s+[a-zA-Z_][\w.]*\s+-?\}\}")

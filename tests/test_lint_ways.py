@@ -130,3 +130,42 @@ def test_a_text_that_speaks_to_a_model_in_a_mapping_that_a_call_is_handed():
     assert "PFX101" not in codes(
         {"app.py": code.replace("@", "user_input").replace("llm.prompt_agent", "prompt_logger.info")}
     )
+
+
+@pytest.mark.parametrize("head", [">", ">-", "|", ""])
+def test_a_place_in_a_folded_scalar_is_told_at_its_line(head):
+    lines = "\n\n    ".join(RULES.split("\n"))
+    first = f" {head}\n    You grade" if head else " You grade"
+    text = f"grade:\n  template:{first}\n    essays at {{current_time}} and\n    more.\n\n    {lines}\n"
+    wanted = text[: text.index("{current_time}")].count("\n") + 1
+    assert ("PFX101", "prompts/grade.yaml", wanted) in places({"prompts/grade.yaml": text})
+
+
+def test_json_in_doubled_braces_makes_no_jinja_of_a_text():
+    text = f'You search. It is {{current_time}}.\nCall: {{{{"query": "x", "filters": ["a"]}}}}\n{RULES}\n'
+    assert ("PFX101", "prompts/search.txt", 1) in places({"prompts/search.txt": text})
+    assert ("PFX101", "prompts/search.txt", 1) in places(
+        {"prompts/search.txt": "{{ names['a'] }}: {{ now() }}\n" + RULES}
+    )
+
+
+@pytest.mark.parametrize(("path", "fires"), [("app/prompts.py", True), ("app/letters.py", False)])
+def test_a_long_text_in_a_file_of_prompts_is_one_whatever_it_is_called(path, fires):
+    text = "\n".join(f"Binary score {n} for the context and the question." for n in range(9))
+    found = places(
+        {path: f'"""Texts of prompts."""\nrelevancy_checker = """Case {{user_id}}, {{current_time}}.\n{text}"""\n'}
+    )
+    assert (("PFX101", path, 2) in found) == fires
+
+
+def test_a_text_that_a_helper_writes_for_two_prompts_is_told_with_both():
+    code = (
+        "from datetime import datetime\n"
+        'def header():\n    return "For this query of the user, and for no other, the time is: %s" % datetime.now()\n'
+        f'def one(llm):\n    prompt = f"""{{header()}} You help.\n{RULES}"""\n    return llm(system=prompt)\n'
+        f'def two(llm):\n    prompt = f"""{{header()}} You grade.\n{RULES}"""\n    return llm(system=prompt)\n'
+    )
+    found, _ = findings({"app.py": code})
+    (clock,) = [each for each in found if each.rule.code == "PFX101"]
+    told = {code[: each.span.start].count("\n") + 1 for each in clock.related}
+    assert {5, 5 + RULES.count("\n") + 4} <= told

@@ -16,7 +16,7 @@ from prefixlint import volatility
 from prefixlint.checks import Context
 from prefixlint.checks._words import amount, at_risk, cadence, is_once
 from prefixlint.fills import BRACE_METHODS, DOLLAR_METHODS
-from prefixlint.findings import Confidence, Edit, Finding, Fix, Related, Rule, Severity
+from prefixlint.findings import USED, Confidence, Edit, Finding, Fix, Related, Rule, Severity
 from prefixlint.placement import CONTENT, HEAD, Place, size
 from prefixlint.prompts import Hole, Include, Period, Scope, Segment, Span, Text, flatten
 from prefixlint.reach import is_aside
@@ -350,7 +350,7 @@ def report(place: Place, rule: Rule, min_tokens: int) -> Finding:
         related.append(Related(origin.span, f"`{origin.label}` is read here"))
     for bound in place.hole.bound:
         if bound not in (place.span, place.hole.span) and len(related) < 4:
-            related.append(Related(bound, "the text is used here"))
+            related.append(Related(bound, USED))
     if place.masker is not None:
         related.append(
             Related(place.masker.span, "an earlier place changes at least as often; this one shows once it is fixed")

@@ -10,6 +10,7 @@ from prefixlint.sources._pyreaders import NOTES, keeps, shows, tells_people
 from prefixlint.sources._pyscope import Scope, words
 from prefixlint.sources._pytexts import FILLED, SYSTEM_KEYS, TEMPLATE_CLASSES, is_imperative, is_text, system_inside
 from prefixlint.sources._pytools import MOST, SCHEMAS, holds_tools, is_definition, map_keys, tool_lists
+from prefixlint.speech import LONG, weight
 from prefixlint.values import (
     Attr,
     Call,
@@ -323,7 +324,11 @@ def of_names(env: dict[str, Value], before: dict[str, Value], scope: Scope, *, e
         elif is_text(value) or (prompt and _sum_of_parts(value)):
             if said & _NOT_TEXT and not said & {"prompt"}:
                 continue
-            if prompt or is_imperative(value) or (scope.module.prompt_file and name.isupper()):
+            if (
+                prompt
+                or is_imperative(value)
+                or (scope.module.prompt_file and (name.isupper() or _is_long(value, scope)))
+            ):
                 role = "system" if said & {"system", "persona"} else "text"
                 scope.sink("named", value, role, name=name)
         elif looks_like_messages(value) or (said & HISTORY_WORDS and isinstance(value, (Seq, Join, Slice, Call))):
@@ -335,6 +340,11 @@ def of_names(env: dict[str, Value], before: dict[str, Value], scope: Scope, *, e
             and getattr(value, "kind", "") not in ("set", "dict")
         ):
             scope.sink("tools", value, SENT if holds_tools(value) else "text", name=name)
+
+
+def _is_long(value: Value, scope: Scope) -> bool:
+    """Tell whether a module holds a text of several lines; in a file of prompts it is one, whatever it is called."""
+    return scope.is_module and weight(text_of(value) or "") >= LONG
 
 
 def _of_table(name: str, table: Map, scope: Scope, depth: int = 0) -> None:

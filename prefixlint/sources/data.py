@@ -146,10 +146,10 @@ def _scalar(node: Any, whole: Lit) -> Lit:
     """Map a scalar's characters to bytes: exact for block and plain scalars, near for quoted ones with escapes."""
     start, stop = node.start_mark.index, node.end_mark.index
     raw, value = whole.text[start:stop], node.value
-    marks: list[tuple[int, int]] = []
+    marks = _folded(raw, value, start, whole) if (node.style or ">") == ">" and "\n" in raw else []
     search = 0
     position = 0
-    for line in value.split("\n"):
+    for line in value.split("\n") if not marks else ():
         content = line.strip(" ") if not marks or node.style in ("|", ">") else line.strip()
         found = raw.find(content[:60], search) if content else -1
         if found >= 0:
@@ -160,6 +160,21 @@ def _scalar(node: Any, whole: Lit) -> Lit:
     if not marks or marks[0][0] > 0:
         marks.insert(0, (0, marks[0][1] if marks else offset(whole, start)))
     return Lit(value, offset(whole, start), offset(whole, stop), tuple(marks))
+
+
+def _folded(raw: str, value: str, start: int, whole: Lit) -> list[tuple[int, int]]:
+    """Map the lines of a scalar that YAML folds to the places where they stand in its value, one behind the other."""
+    marks: list[tuple[int, int]] = []
+    search = position = 0
+    for line in raw.split("\n"):
+        content = line.strip()
+        found = value.find(content, search) if content else -1
+        if found >= 0 and not value[search:found].strip():
+            lead = len(line) - len(line.lstrip())
+            marks.append((found, offset(whole, start + position + lead)))
+            search = found + len(content)
+        position += len(line) + 1
+    return marks
 
 
 def _toml(whole: Lit) -> Iterator[Tree]:
