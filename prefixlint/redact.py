@@ -97,6 +97,8 @@ _ASSIGNED = re.compile(
     r"(?P<value>[^\s'\"`,;<>{}()\\]{6,})"
 )
 _AROUND = 8_000  # characters around a part of a text in which values are looked for that the part cuts
+_WHOLE = 4 * _AROUND  # characters of a text in which they are looked for at once, and
+_TEXTS = 64  # such texts that are remembered
 
 _APART = r"(?<![A-Za-z0-9])"  # begins a word; an underscore may stand before it, as in call_…
 _YEAR = r"(?:19|20)\d\d"
@@ -166,6 +168,7 @@ class Redactor:
         self._fields = [tuple(path.split(".")) for path in fields]
         self._memo: dict[str, str] = {}
         self._memo_size = 0
+        self._whole: dict[str, list[tuple[int, int, str]]] = {}
 
     def body(self, value: Any) -> Any:
         """Mask a request body: the fields that are kept, without credentials, with labels for personal values."""
@@ -188,14 +191,13 @@ class Redactor:
 
     def part(self, text: str, start: int, end: int) -> str:
         """Mask the characters `start` to `end` of a text; a value that they cut is masked as a whole."""
-        begin, stop = max(0, start - _AROUND), min(len(text), end + _AROUND)
-        shown, at = [], start - begin
-        for first, behind, label in self._spans(text[begin:stop]):
-            if behind <= start - begin or first >= end - begin:
+        shown, at = [], start
+        for first, behind, label in self._near(text, start, end):
+            if behind <= start or first >= end:
                 continue
-            shown += [text[begin + at : begin + max(first, at)], label]
+            shown += [text[at : max(first, at)], label]
             at = behind
-        return "".join([*shown, text[begin + at : end]])
+        return "".join([*shown, text[at:end]])
 
     def start(self, text: str, at: int) -> int:
         """Give where the masked value begins that the character at `at` is in; `at` itself outside of one."""
@@ -209,11 +211,25 @@ class Redactor:
 
     def _around(self, text: str, at: int, last: int) -> tuple[int, int] | None:
         """Find the masked value that begins at `last` or before it and goes on behind `at`."""
-        begin = max(0, at - _AROUND)
-        for first, behind, _ in self._spans(text[begin : at + _AROUND]):
-            if begin + first <= last and at < begin + behind:
-                return begin + first, begin + behind
+        for first, behind, _ in self._near(text, at, at):
+            if first <= last and at < behind:
+                return first, behind
         return None
+
+    def _near(self, text: str, start: int, end: int) -> list[tuple[int, int, str]]:
+        """Find what is to be masked in a part of a text and around it.
+
+        Of a text that is not long that is all of it, found once: a place is shown in several parts.
+        """
+        if len(text) > _WHOLE:
+            begin = max(0, start - _AROUND)
+            return [(begin + a, begin + b, label) for a, b, label in self._spans(text[begin : end + _AROUND])]
+        found = self._whole.get(text)
+        if found is None:
+            if len(self._whole) == _TEXTS:
+                self._whole.clear()
+            found = self._whole[text] = self._spans(text)
+        return found
 
     def value(self, path: str, text: str, start: int = 0, end: int | None = None) -> str:
         """Mask a part of the string at a path of a body; all of it where the path names a credential."""
