@@ -86,6 +86,7 @@ def analyze(logs: tuple[str, ...], **settings: Any) -> None:
     if settings["write_fixed"] is not None and "none" in settings["what_if"]:
         raise UsageError("--write-fixed without a fix", slug="bad-what-if", hint="leave --what-if none out")
     _keep_apart(logs, [path for path in (*elsewhere, settings["output"]) if path not in (None, "-")])
+    cliparts.load_numpy()
     from prefixlint import api, pipeline, reports
 
     look = console.look(settings)

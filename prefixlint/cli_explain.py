@@ -38,6 +38,7 @@ def explain(place: str, **settings: Any) -> None:
     The log is read as a whole, since what a request finds depends on those before it. LINE is counted from 1; in a
     whole-file JSON document it is the number of the record, and LINE.PART names one of several requests in a line.
     """
+    cliparts.load_numpy()
     from prefixlint import explain as explaining
     from prefixlint.reports import _explain
 
