@@ -694,7 +694,9 @@ def test_a_message_that_is_repeated_is_kept_once():
     said = [user("one"), assistant("zwölf")]
     earlier, later = (_view([dict(m) for m in said], row) for row in range(2))
     earlier.pack(earlier.tools, earlier.head, earlier.head_text)
-    later.pack(later.tools, later.head, later.head_text, earlier.messages)
+    earlier.pack_messages(())
+    later.pack(later.tools, later.head, later.head_text)
+    later.pack_messages(earlier.messages)
     assert [m.raw for m in later.messages] == said
     assert all(a._json is b._json for a, b in zip(earlier.messages, later.messages, strict=True))
     assert all(a._plain is b._plain for a, b in zip(earlier.messages, later.messages, strict=True))

@@ -66,11 +66,13 @@ class Match:
 class Tracks:
     """The conversations seen so far; `latest` is the number of the one that the last request added is a turn of.
 
-    `related` says that siblings are looked for as well.
+    `related` says that siblings are looked for as well, `compact` that messages are kept packed: that is less memory
+    and takes time.
     """
 
     memory: int = MEMORY
     related: bool = True
+    compact: bool = True
     latest: int = 0
     _tracks: OrderedDict[int, Track] = field(default_factory=OrderedDict)
     _by_message: dict[int, list[int]] = field(default_factory=dict)
@@ -119,7 +121,9 @@ class Tracks:
         head, text = self._pool.setdefault(("head", (view.head_text, parts)), (view.head, view.head_text))
         while len(self._pool) > _POOL:
             self._pool.popitem(last=False)
-        view.pack(tools, head, text, self._before)
+        view.pack(tools, head, text)
+        if self.compact:
+            view.pack_messages(self._before)
         self._before, self._newest = (), None
 
     def _family(self, view: View, family: int) -> int:

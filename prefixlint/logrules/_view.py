@@ -83,18 +83,18 @@ class View:
         start = self.starts[min(int(found[1]), len(self.starts) - 1)]
         return self.text_path, start + (char if found[2] else 0)
 
-    def pack(
-        self, tools: Sequence[Any], head: tuple[Unit, ...], head_text: str, earlier: Sequence[Message] = ()
-    ) -> None:
-        """Keep what later requests are compared with, in less memory: no body, and the messages as JSON.
+    def pack(self, tools: Sequence[Any], head: tuple[Unit, ...], head_text: str) -> None:
+        """Keep what later requests are compared with, and no body.
 
-        `tools`, `head` and `head_text` are the view's own, or equal ones that other views hold as well; `earlier` are
-        messages that most of these repeat.
+        `tools`, `head` and `head_text` are the view's own, or equal ones that other views hold as well.
         """
+        self.body, self.tools, self.head, self.head_text = None, tools, head, head_text
+
+    def pack_messages(self, earlier: Sequence[Message]) -> None:
+        """Keep the messages as their text or JSON, in less memory; `earlier` are messages that most of these repeat."""
         for message, same in zip_longest(self.messages, earlier[: len(self.messages)]):
             if not message.packed:
                 message.pack(same)
-        self.body, self.tools, self.head, self.head_text = None, tools, head, head_text
 
 
 def tool_name(tool: Any) -> str:

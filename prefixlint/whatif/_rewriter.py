@@ -55,7 +55,7 @@ class Rewriter:
 
     fixes: Sequence[Fix]
     choices: Iterable[Choice]
-    _tracks: Tracks = field(default_factory=lambda: Tracks(_MEMORY, related=False))
+    _tracks: Tracks = field(default_factory=lambda: Tracks(_MEMORY, related=False, compact=False))
     _made: dict[Choice, _Choice] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
