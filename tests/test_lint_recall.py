@@ -359,6 +359,13 @@ FRAMEWORKS = {
     "a signature of dspy": (
         f"import dspy\ndef ask(q):  # history\n    return dspy.Predict(Answer.with_instructions({STAMP}))(question=q)\n"
     ),
+    "a signature of dspy that is made": (
+        f"import dspy\ndef ask(q):\n    return dspy.Predict(dspy.Signature('question -> answer', {STAMP}))(question=q)\n"
+    ),
+    "a message of SGLang's language": (
+        "import sglang as sgl\n@sgl.function\ndef ask(s, q):\n"
+        f"    s += sgl.system({STAMP})\n    s += sgl.user(q)\n    s += sgl.assistant(sgl.gen('a'))\n"
+    ),
     "a template of mirascope": (
         "from mirascope import llm, prompt_template\n@llm.call(provider='any', model='m')\n"
         "@prompt_template('SYSTEM: You help readers. It is {moment}. Never guess, never say what no book says.\\nUSER: {q}')\n"
@@ -379,6 +386,17 @@ FRAMEWORKS = {
         "    return autogen.AssistantAgent(name='a', system_message=system_message)\n"
     ),
 }
+
+
+@pytest.mark.parametrize(
+    "call", ["generate([{} + q for q in qs], SamplingParams())", "generate({} + qs, sampling_params={{'n': 1}})"]
+)
+def test_prompts_for_an_engine_in_the_program(call):
+    text = STAMP.replace("You help", "You are to help").replace("{RULES}", RULES.replace("\n", "\\n") * 20)
+    found, _ = findings(
+        {"app.py": f"from datetime import datetime\ndef ask(llm, qs):\n    return llm.{call.format(text)}\n"}
+    )
+    assert [f.severity.word for f in found if f.rule.code == "PFX101"] == ["error"]
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)

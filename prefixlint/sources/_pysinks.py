@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections.abc import Iterator
 
 from prefixlint.sources._pyreaders import NOTES, keeps, shows, tells_people
 from prefixlint.sources._pyscope import Scope, words
@@ -80,6 +81,10 @@ HISTORY_WORDS = frozenset(["msgs", "messages", "history", "conversation", "chat"
 _SYSTEM_METHODS = frozenset(
     ["append_instructions", "add_system_message", "set_system_prompt", "add_instructions", "with_instructions"]
 )
+_SPOKEN = {f"sglang.{role}": role for role in ("system", "user", "assistant")}
+"""Functions of SGLang's own language that put a message into a state."""
+_GENERATES = frozenset(["generate", "generate_async", "async_generate"])
+"""Methods of engines that are given prompts as texts, and beside them how to sample."""
 _AGENT_MAKERS = frozenset(["create_react_agent", "create_agent"])
 """Functions whose `prompt` is the system text of an agent."""
 _SYSTEM_DECORATORS = frozenset(["system_prompt", "instructions"])
@@ -118,6 +123,14 @@ def of_call(call: Call, scope: Scope) -> None:
             held = bare(arg)
             for item in held.items if isinstance(held, Seq) else (arg,):
                 scope.sink("text", item, "system")
+    elif path in _SPOKEN:
+        for arg in call.args[:1]:
+            scope.sink("text", arg, _SPOKEN[path])
+    elif last == "Signature" and path.startswith("dspy.") and len(call.args) > 1:
+        scope.sink("text", call.args[1], "system")
+    elif last in _GENERATES and call.args and _is_sampled(call):
+        for text in _each(call.args[0]):
+            scope.sink("text", text)
     for arg in call.args:
         if looks_like_messages(arg) and owner not in TEMPLATE_CLASSES and last not in TEMPLATE_CLASSES:
             scope.sink("messages", arg)
@@ -132,6 +145,22 @@ def of_call(call: Call, scope: Scope) -> None:
         scope.note_call(call, renders=True)
     elif _project_call(func, last):
         scope.note_call(call, renders=False)
+
+
+def _is_sampled(call: Call) -> bool:
+    """Tell whether a call says how to sample, as those of vLLM's and SGLang's engines in a program do."""
+    given = (held.func for arg in call.args[1:] if isinstance(held := bare(arg), Call))
+    named = any(key in ("sampling_params", "sampling_param") for key, _ in call.kwargs)
+    return named or any((dotted(func) or "").endswith("SamplingParams") for func in given)
+
+
+def _each(value: Value) -> Iterator[Value]:
+    """Give the texts of a list or of a comprehension; a text alone is one."""
+    held = bare(value)
+    if isinstance(held, Seq):
+        yield from held.items
+    else:
+        yield held.body if isinstance(held, Loop) and held.kind == "list" else value
 
 
 def _declared(call: Call, scope: Scope) -> None:

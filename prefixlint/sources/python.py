@@ -21,8 +21,17 @@ ORDER = 50
 _WORDS = (
     *(b"messages", b"prompt", b"Prompt", b"history", b"instruction", b"Instruction", b"PROMPT", b"SYSTEM"),
     *(b'"role"', b"'role'", b'"description"', b"'description'", b"Messages", b"MESSAGES", b"INSTRUCTION"),
-    *(b"ackstory", b"ersona", b"SamplingParams", b"input_schema", b"cache_control", b"as_completed", b"presigned"),
-    *(b"role=", b"prefix_caching", b"radix_cache", b"WindowMemory", b"@ell."),
+    *(
+        b"ackstory",
+        b"ersona",
+        b"SamplingParams",
+        b"sampling_params",
+        b"input_schema",
+        b"cache_control",
+        b"as_completed",
+        b"presigned",
+    ),
+    *(b"role=", b"prefix_caching", b"radix_cache", b"WindowMemory", b"@ell.", b"dspy.", b"sglang"),
     *(b"ystemMessage", b"ystem_message", b"ystem_Message", b"ystemmessage", b"You are a"),
     *(text.encode() for text in ("你是", "请根据", "あなたは", "당신은")),
 )
