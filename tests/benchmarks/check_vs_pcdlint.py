@@ -118,7 +118,9 @@ def main(argv: Iterable[str] | None = None) -> int:
     """Copy the trees and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trees", nargs="*", type=Path, help="folders with Python files")
-    parser.add_argument("--peer", type=lambda name: Path(name).resolve(), help="the environment in which pcdlint is installed")
+    parser.add_argument(
+        "--peer", type=lambda name: Path(name).resolve(), help="the environment in which pcdlint is installed"
+    )
     parser.add_argument("--lines", type=int, default=100_000, help="how many lines to take of the trees; 0 for all")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each command; the best counts")
     args = parser.parse_args(None if argv is None else list(argv))
