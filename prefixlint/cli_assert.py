@@ -26,7 +26,8 @@ def check_shared(earlier: str, later: str, **options: Any) -> None:
     A and B are files that hold a rendered prompt or a request body, or LOG#LINE. Where it fails, the place at which
     they part is shown as `prefixlint diff` shows it.
     """
-    cliparts.load_numpy()
+    if not options["text_only"]:
+        cliparts.load_numpy()
     from prefixlint import operands, sharing
     from prefixlint.reports.json import dump
 

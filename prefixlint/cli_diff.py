@@ -23,7 +23,8 @@ def diff(earlier: str, later: str, **options: Any) -> None:
     A and B are files that hold one request body (or a plain prompt), or LOG#LINE. Without --model tokens are counted
     with a stand-in tokenizer, which is near enough to compare; the text is compared to the character either way.
     """
-    cliparts.load_numpy()
+    if not options["text_only"]:
+        cliparts.load_numpy()
     from prefixlint import operands, pairs
     from prefixlint.reports import _diff
 
