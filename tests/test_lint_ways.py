@@ -169,3 +169,22 @@ def test_a_text_that_a_helper_writes_for_two_prompts_is_told_with_both():
     (clock,) = [each for each in found if each.rule.code == "PFX101"]
     told = {code[: each.span.start].count("\n") + 1 for each in clock.related}
     assert {5, 5 + RULES.count("\n") + 4} <= told
+
+
+@pytest.mark.parametrize(
+    ("setting", "severity"),
+    [
+        ("add_datetime_to_context=True, add_history_to_context=True", Severity.ERROR),
+        ("add_datetime_to_instructions=True, add_history_to_messages=True", Severity.ERROR),
+        ("add_datetime_to_context=True", Severity.INFO),
+        ("add_datetime_to_context=True, add_history_to_context=True, datetime_format='%Y-%m-%d'", None),
+        ("add_datetime_to_context=False, add_history_to_context=True", None),
+    ],
+)
+@pytest.mark.parametrize("frame", ["agent = @", "class Desk:\n    def __init__(self):\n        self.agent = @"])
+def test_a_setting_by_which_a_framework_tells_the_time(frame, setting, severity):
+    made = f'Agent(model=model, instructions=[RULES, "Be short."], {setting})'
+    code = f'from agno.agent import Agent\nRULES = """You help.\n{RULES}"""\n{frame.replace("@", made)}\n'
+    found, errors = findings({"app.py": code}, min_tokens=32)
+    assert not errors
+    assert [f.severity for f in found if f.rule.code == "PFX101"] == ([] if severity is None else [severity])

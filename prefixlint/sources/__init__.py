@@ -17,7 +17,7 @@ from prefixlint import values
 from prefixlint.declared import NOTHING, Declared
 from prefixlint.values import Call, Value
 
-VERSION = 18
+VERSION = 19
 """Of the summaries' meaning.
 
 Raise it when a source kind reads the same bytes differently, so that caches are not used.

@@ -105,14 +105,26 @@ class Scope:
         """Tell whether this is the module's own scope."""
         return not self.func and not self.cls
 
-    def sink(self, kind: str, value: Value, role: str = "text", name: str = "", *, aside: bool = False) -> None:
-        """Note a sink once."""
+    def sink(
+        self, kind: str, value: Value, role: str = "text", name: str = "", *, aside: bool = False, at_run: bool = False
+    ) -> None:
+        """Note a sink once; what is made `at_run` a framework makes anew for each request."""
         start, end = value.start, value.end
         if (kind, id(value)) in self.module.sunk:
             return
         self.module.sunk.add((kind, id(value)))
         self.module.sinks.append(
-            Sink(kind, value, start, end, role, self.func, name, self.loops > 0, aside or self.failures > 0)
+            Sink(
+                kind,
+                value,
+                start,
+                end,
+                role,
+                "<run>" if at_run else self.func,
+                name,
+                self.loops > 0,
+                aside or self.failures > 0,
+            )
         )
 
     def tell(self, value: Value, role: str) -> None:

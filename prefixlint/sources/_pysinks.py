@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 
+from prefixlint.sources._pyagents import with_time
 from prefixlint.sources._pyreaders import NOTES, keeps, shows, tells_people
 from prefixlint.sources._pyscope import Scope, words
 from prefixlint.sources._pytexts import FILLED, SYSTEM_KEYS, TEMPLATE_CLASSES, is_imperative, is_text, system_inside
@@ -111,6 +112,8 @@ def of_call(call: Call, scope: Scope) -> None:
     owner = path.rsplit(".", 2)[-2] if path.count(".") else ""
     if call.kwargs:
         _keywords(call.kwargs, scope, path or last)
+        for agent in with_time(call):
+            scope.sink("messages", agent, "system", at_run=True)
     if last in MESSAGE_CLASSES or owner in MESSAGE_CLASSES:
         scope.sink("message", call, MESSAGE_CLASSES.get(last) or MESSAGE_CLASSES[owner])
     elif is_message_call(call):
