@@ -40,6 +40,15 @@ def test_text_behind_what_the_request_brings_is_shared_with_nobody(behind, word)
     assert levels({"a.py": text}, "PFX101") == {word}
 
 
+@pytest.mark.parametrize(
+    ("first", "rest", "word"), [(LONG, "", "info"), (LONG, "*history, ", "error"), ("Be kind.", "", "error")]
+)
+def test_what_changes_may_have_a_system_message_of_its_own(first, rest, word):
+    second = f'{{"role": "system", "content": f"{RULES} It is {{datetime.now()}}. {RULES * 2}"}}'
+    text = f'{NOW}def f(q, history):\n    return client.chat(messages=[{{"role": "system", "content": "{first}"}}, {second}, {rest}{ASK}])\n'
+    assert levels({"a.py": text}, "PFX101") == {word}
+
+
 def test_a_question_in_another_branch_cuts_nothing_off():
     body = f'    text = f"It is {{datetime.now()}}. {RULES[:30]}"\n    if question:\n        text += f"Asked: {{question}}. "\n    text += "{RULES}"\n'
     ask = f'    return [{{"role": "system", "content": text}}, {ASK}]\n'

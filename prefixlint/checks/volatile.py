@@ -297,6 +297,8 @@ def _is_last(place: Place) -> bool:
         return False
     if len(place.prompt.messages) == 1 and not place.cut:
         return True
+    if _around(place)[1].message > 0:  # what changes has a system message of its own, behind the one that stays
+        return True
     return _behind_in_message(place) < CONTENT_FLOOR
 
 
