@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from prefixlint.fills import Fill, called, last_name
 from prefixlint.origins import Judge
 from prefixlint.project import Project
-from prefixlint.prompts import Choice, Hole, Include, Message, Node, Prompt, Repeat, Span
+from prefixlint.prompts import PICTURE, Choice, Hole, Include, Message, Node, Prompt, Repeat, Span
 from prefixlint.reach import is_lone, is_shown
 from prefixlint.render import Renderer
 from prefixlint.renders import Renders
@@ -406,8 +406,16 @@ class _Messages:
         if isinstance(held, Map):
             entries = {text_of(key): item for key, item in held.entries}
             text = entries.get("text", entries.get("content"))
+            if text is None and not _PICTURES.isdisjoint(entries):
+                return [Include(PICTURE, inner.span(held))]
             return self.linked.renderer.part(text, inner) if text is not None else []
         return self.linked.renderer.part(value, frame)
+
+
+_PICTURES = frozenset(
+    ["image_url", "image", "source", "inline_data", "inlineData", "input_audio", "file_data", "video"]
+)
+"""Keys of blocks that hold what is no text, another thing with each request."""
 
 
 def _role(value: Value) -> str | None:

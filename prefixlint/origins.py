@@ -258,6 +258,9 @@ class Judge:
             return Verdict(flowing)
         if key is not None:
             said = path_named(f"{owner(value.base)}.{key}".lstrip("."))
+            if not said.origins and not said.constant:  # `found_documents["x"]`
+                kept = [origin for origin in named(owner(value.base)).origins if origin.kind in ("retrieval", "memory")]
+                said = Verdict(tuple(kept))
             if is_written_out(self.resolver, value.base, frame):
                 return listed(said)
             return stored(said) if is_element(self.resolver, value.base, frame) else said

@@ -138,6 +138,8 @@ class Include:
 
 
 Node = Text | Hole | Repeat | Choice | Include
+PICTURE = "{picture}"
+"""The target that stands for what is no text in a message: a picture, a recording."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,3 +95,24 @@ def test_what_an_object_holds_is_lost_once_for_each():
     assert "after it are recomputed for each object that is made" in told(kept)[0][1]
     anew = f"class Chat:\n    def ask(self, q):\n{made}{sent}"
     assert "and the conversation, are recomputed each second" in told(anew)[0][1]
+
+
+@pytest.mark.parametrize(
+    ("block", "rest", "word"),
+    [
+        ('{"type": "image_url", "image_url": {"url": q}}', "", "info"),
+        ('{"type": "image_url", "image_url": {"url": q}}', "*history, ", "error"),
+        ('{"type": "text", "text": q}', "", "error"),
+    ],
+)
+def test_few_lines_about_a_picture_cost_little_beside_it(block, rest, word):
+    asked = f'{{"role": "user", "content": [{block}, {{"type": "text", "text": "{LONG}"}}]}}'
+    text = f'def f(q, history):\n    return client.chat(messages=[{{"role": "system", "content": f"It is {{datetime.now()}}. {RULES}"}}, {rest}{asked}])\n'
+    assert {severity for severity, _ in told(text)} == {word}
+
+
+@pytest.mark.parametrize(("held", "word"), [("retrieved_memories", "info"), ("settings", "error")])
+def test_an_entry_of_what_was_remembered_was_remembered(held, word):
+    content = f"f\"It is {{datetime.now()}}. Words: {{{held}['key_words']}} {LONG}\""
+    text = request(content, "*history, ").replace("notes", f"notes, {held}")
+    assert {severity for severity, _ in told(text)} == {word}

@@ -18,7 +18,7 @@ from prefixlint.checks._words import amount, at_risk, cadence, is_once
 from prefixlint.fills import BRACE_METHODS, DOLLAR_METHODS
 from prefixlint.findings import USED, Confidence, Edit, Finding, Fix, Related, Rule, Severity
 from prefixlint.placement import CONTENT, HEAD, Place, size
-from prefixlint.prompts import Hole, Include, Period, Scope, Segment, Span, Text, flatten
+from prefixlint.prompts import PICTURE, Hole, Include, Period, Scope, Segment, Span, Text, flatten
 from prefixlint.reach import is_aside
 from prefixlint.sources._pyscope import words
 from prefixlint.sources._pysinks import PROMPT_WORDS
@@ -280,11 +280,18 @@ def _costs(place: Place) -> bool:
         return False
     if place.role == "tools":
         return True
+    if not place.history and place.shared < TEXT_FLOOR and _shows_picture(place):
+        return False
     if (kind == "selection" and not _is_of_examples(place)) or _is_last(place):
         return False
     if kind == "counter":  # of one of the parts that a document is read in, as often as of a step
         return _breaks_off(place, TEXT_FLOOR)
     return _breaks_off(place, SHARED_FLOOR if kind in _OF_A_SESSION else CONTENT_FLOOR)
+
+
+def _shows_picture(place: Place) -> bool:
+    """Tell whether a request is about a picture, which costs far more than the few lines about it."""
+    return any(isinstance(s.node, Include) and s.node.target == PICTURE for s in _around(place)[2])
 
 
 def _is_last(place: Place) -> bool:
