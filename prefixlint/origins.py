@@ -50,6 +50,7 @@ from prefixlint.verdicts import (
     Verdict,
     aged,
     callable_only,
+    entry_named,
     gives_types,
     imported,
     is_builtin,
@@ -257,10 +258,7 @@ class Judge:
         if flowing:
             return Verdict(flowing)
         if key is not None:
-            said = path_named(f"{owner(value.base)}.{key}".lstrip("."))
-            if not said.origins and not said.constant:  # `found_documents["x"]`
-                kept = [origin for origin in named(owner(value.base)).origins if origin.kind in ("retrieval", "memory")]
-                said = Verdict(tuple(kept))
+            said = entry_named(owner(value.base), key)
             if is_written_out(self.resolver, value.base, frame):
                 return listed(said)
             return stored(said) if is_element(self.resolver, value.base, frame) else said

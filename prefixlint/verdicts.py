@@ -156,6 +156,14 @@ def path_named(path: str, label: str | None = None) -> Verdict:
     return said if said.origins or said.constant else alone
 
 
+def entry_named(holder: str, key: str) -> Verdict:
+    """Give what the name of an entry says, else that of what holds it: `found_documents["x"]` was found."""
+    said = path_named(f"{holder}.{key}".lstrip("."))
+    if said.origins or said.constant:
+        return said
+    return Verdict(tuple(each for each in named(holder).origins if each.kind in ("retrieval", "memory")))
+
+
 def without(verdict: Verdict, *kinds: str) -> Verdict:
     """Take out the origins of some kinds."""
     return Verdict(tuple(origin for origin in verdict.origins if origin.kind not in kinds), verdict.constant)
