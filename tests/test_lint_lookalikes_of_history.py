@@ -135,6 +135,9 @@ MINOR = {
         "SAMPLE = [HumanMessage(content='I am Ann.'), AIMessage(content='Good.'), HumanMessage(content='Who am I?')]\n"
         "def show(llm, count):\n    kept = trim_messages(SAMPLE, max_tokens=90, token_counter=count)\n    return llm.invoke(kept)\n"
     ),
+    "a conversation that is cut where a file is read": (
+        "messages = load()\nkept = trim_messages(messages, max_tokens=90, token_counter=len)\nprint(llm.invoke(kept))\n"
+    ),
     "an object that holds the last messages beside a text": (
         "SYSTEM = 'You are a careful assistant of a library.'\n"
         "def working_memory(history):\n    return Memory(messages=history[-20:], system_prompt=SYSTEM)\n"

@@ -233,7 +233,9 @@ def _kept_last(context: Context) -> Iterator[Hit]:
     for summary, sink, frame in sinks(context, "call"):
         if sink.name in WINDOWS and isinstance(sink.value, Call) and _keeps_last(sink.value):
             aside = words(sink.func) & CONDENSED or _is_handed_back(summary, sink) or _is_written(context, sink, frame)
-            if sink.name in _MEMORIES:
+            if sink.name not in _MEMORIES:  # what runs once, when a file is read, cuts a conversation once
+                aside = aside or not sink.func
+            else:
                 aside = aside or _is_short(sink.value) or not _is_given(context, summary, sink)
             yield frame.span(sink.value), _MOVES, Severity.INFO if aside else Severity.ERROR
 
