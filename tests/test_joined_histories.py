@@ -194,3 +194,21 @@ def test_results_in_another_order_within_what_a_window_keeps_are_told_for_what_t
             shown = [message for one in told[-3:] for message in one]
             bodies.append({"model": "m", "messages": [system(RULE), *shown[:-2], *shown[:-3:-1]]})
     assert {finding.rule.code for finding in check(tmp_path, bodies)} == {"PFX402", "PFX408"}
+
+
+def test_passages_at_both_ends_of_a_system_text_are_moved_each_by_its_own_fix(tmp_path):
+    """Both are text, the one of a conversation and the other of a turn."""
+    rules = "\n".join(f"Rule {n}: never book {'abcdefgh'[n % 8] * (n + 3)} without asking first." for n in range(40))
+    bodies = []
+    for number in range(6):
+        case = f"The {'ABCDEF'[number] * 40} is {'uvwxyz'[number] * 20}, ask the dock."
+        for turn, history in enumerate(agent(number, 3)):
+            known = f"The {'ghijkl'[number] * 30} of {'mno'[turn] * 20} was sold."
+            head = f"Case file:\n{case}\n\nYou sell.\n{rules}\n\nKnown about the guest:\n{known}"
+            bodies.append({"model": "m", "messages": [system(head), *history]})
+    assert {finding.rule.code for finding in check(tmp_path, bodies)} == {"PFX201", "PFX202"}
+    for code, left in (("PFX201", 18), ("PFX202", 6)):
+        _, rewritten = analyzed(tmp_path, bodies, what_if=(code,))
+        heads = {body["messages"][0]["content"] for body in rewritten}
+        assert len(heads) == left
+        assert len({head.partition("You sell")[0] for head in heads}) == (1 if code == "PFX201" else 6)

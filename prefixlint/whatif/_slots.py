@@ -29,6 +29,7 @@ _DATA = frozenset({"json", "order"})
 _ITEM, _ITEMS = 4, 3  # characters with which so many lines of a list begin alike
 _GAP = "\0"  # stands for a gap
 _VAIN = 64  # texts that are remembered as they taught nothing
+_LONG = 400  # characters of texts that may be of one template though they begin and end with values
 _ALIKE = 0.2  # of a text that must be the same for it to be of one template
 _STAYS = 0.6  # of what stays in a template that another text of it has; applications may share their first half
 
@@ -38,11 +39,25 @@ class Wanted:
     """Which differences are slots: their kinds, and whether they stand at the end of the text (None: anywhere).
 
     `others` are kinds that other fixes are about: lines of such values at the edges of a passage stay where they are.
+    `shared` are kinds that this one is about as well: of those, slots are what stands below the same lines, `above`.
     """
 
     kinds: frozenset[str]
     end: bool | None = None
     others: frozenset[str] = frozenset()
+    shared: frozenset[str] = frozenset()
+    above: frozenset[str] = frozenset()
+
+    def takes(self, kind: str, text: str, begin: int, *, last: bool) -> bool:
+        """Tell whether a difference is a slot that begins there in a text; `last` says that it stands at its end."""
+        if kind not in self.kinds or self.end not in (None, last):
+            return False
+        return kind not in self.shared or above(text, begin) in self.above
+
+
+def above(text: str, begin: int) -> str:
+    """Give the line above the one in which a difference begins, by which it is told from others of its kind."""
+    return without_digits(text[: text.rfind("\n", 0, begin) + 1].rstrip().rpartition("\n")[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +85,10 @@ class Template:
             last = stop == len(self.text) and other_stop == len(other)
             if wanted.end and place.kind in FREE and not (place.before and place.after):
                 last = is_last_line(self.text[stop:]) and is_last_line(other[other_stop:])
-            slot = place.kind in wanted.kinds and (wanted.end is None or wanted.end == last)
+            begin, end = stop - len(place.before), stop
+            slot = wanted.takes(place.kind, self.text, begin, last=last)
             if slot and place.kind in FREE and not (place.before and place.after):
                 slot = not _is_ordered(place.before or place.after, wanted.others)
-            begin, end = stop - len(place.before), stop
             if slot and place.kind in FREE and (place.kind != "order" or "\n" in place.before):
                 begin, end = self._widened(begin, end)
             if not slot and any(held and begin <= a and b <= end and a < b for a, b, held in self.gaps):
@@ -179,11 +194,14 @@ class Template:
         size = min(len(text), len(self.text))
         same = common_prefix(text, self.text)
         back = min(common_prefix(text[::-1], self.text[::-1]), size - same)
-        if same + back <= _ALIKE * size:
+        little = same + back <= _ALIKE * size  # values may stand at both ends
+        if little and size < _LONG:
             return False
         pieces = _GAP.join(self._pieces or [self.text])
         stay = {line: len(line) for line in head_lines(without_digits(pieces)) if _GAP not in line}
         here = set(head_lines(without_digits(text)))
+        if little and sum(stay.values()) <= _ALIKE * size:
+            return False
         return sum(n for line, n in stay.items() if line in here) >= _STAYS * sum(stay.values())
 
 

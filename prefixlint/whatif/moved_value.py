@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from prefixlint.logrules import Hit, _spans
+from prefixlint.logrules import Hit, _spans, _values
 from prefixlint.logrules._hits import MESSAGES
 from prefixlint.logrules._view import View, tool_name
 from prefixlint.whatif import _edit
 from prefixlint.whatif._examples import Example
-from prefixlint.whatif._slots import FREE, Filled, Template, Templates, Wanted
+from prefixlint.whatif._slots import FREE, Filled, Template, Templates, Wanted, above
 from prefixlint.whatif._turn import Turn
 
 CODES = frozenset(f"PFX{number}" for number in (101, 102, 103, 104, 105, 106, 107, 109, 110, 201, 202, 306, 407))
@@ -116,6 +116,7 @@ def learn(codes: frozenset[str], pairs: Sequence[Example], others: frozenset[str
     """Learn where values stand and what stays around them."""
     texts: dict[Place, list[tuple[str, str]]] = {}
     kinds: dict[Place, set[str]] = {}
+    lines: dict[Place, set[str]] = {}
     lists: dict[Place, list[Any]] = {}
     history = False
     for example in pairs:
@@ -130,9 +131,12 @@ def learn(codes: frozenset[str], pairs: Sequence[Example], others: frozenset[str
                 elif found is not None:
                     texts.setdefault(place, []).append(found)
                     kinds.setdefault(place, set()).update(_kinds(found, hit, others, only=place == first))
+                    lines.setdefault(place, set()).update(above(found[1], one.char) for one in _at(found, hit))
     moved = _Moved(codes if history else frozenset(), lists=lists)
     for place, found_pairs in texts.items():
-        templates = Templates(Wanted(frozenset(kinds[place]), _end(codes, others), others - kinds[place]))
+        shared = frozenset(kinds[place] & others)
+        wanted = Wanted(frozenset(kinds[place]), _end(codes, others), others - shared, shared, frozenset(lines[place]))
+        templates = Templates(wanted)
         templates.learn(found_pairs)
         if templates.found:
             moved.templates[place] = templates
@@ -152,10 +156,12 @@ def _kinds(texts: tuple[str, str], hit: Hit, others: frozenset[str], *, only: bo
         yield from _KINDS
     elif hit.code in _TEXT:
         yield from _KINDS - others
-        return
-    for place, _, _ in _spans.spans(*texts):
-        if place.char == hit.at.char:
-            yield place.kind
+    yield from (place.kind for place in _at(texts, hit))
+
+
+def _at(texts: tuple[str, str], hit: Hit) -> Iterator[_values.Place]:
+    """Give the difference of two texts that a hit is about."""
+    return (place for place, _, _ in _spans.spans(*texts) if place.char == hit.at.char)
 
 
 def _all_of_tool(example: Example, first: Place) -> Iterator[Place]:
