@@ -246,6 +246,26 @@ class _Pairing:
         self.whole += range(at, at + n)
         self.ahead, self.behind = at + n, there + n
 
+    def follow_form(self, ours: _Text, theirs: _Text, prompt: int) -> None:
+        """Take the text up to the marks of the chat template that the earlier prompt ends with for its last text.
+
+        It is the same in another form, and no longer than that may be.
+        """
+        end = prompt
+        while end > self.behind and theirs.sizes[end - 1] <= _TRIVIAL:
+            end -= 1
+        marks, left = theirs.keys[end:prompt], _RUN + _FORMS * sum(theirs.sizes[max(0, self.behind - 1) : end])
+        for index in range(self.ahead, len(ours.keys)) if marks else ():
+            if ours.keys[index : index + len(marks)] == marks:
+                self.open += range(self.ahead, index)
+                self.unused += range(self.behind, end)
+                self.whole += range(index, index + len(marks))
+                self.ahead, self.behind = index + len(marks), prompt
+                return
+            left -= ours.sizes[index]
+            if left < 0:
+                return
+
     def follow_end(self, ours: _Text, theirs: _Text, prompt: int) -> None:
         """Skip what only the earlier prompt has before its end, where the later one goes on like its last pieces."""
         for start in range(max(self.behind, prompt - _TAIL), prompt):
@@ -270,6 +290,8 @@ def _served(ours: _Text, theirs: _Text, prompt: int, difference: Difference) -> 
     pairing = _paired(ours, theirs, range(k, end if parts else k), stop, difference, bounded=bounded)
     if kept:
         pairing.go_on(ours, theirs, end, stop)
+    if difference.rewritten and opening is None:
+        pairing.follow_form(ours, theirs, prompt)
     if kept or opening is None:
         pairing.follow_end(ours, theirs, prompt)
     starts = np.concatenate(([0], np.cumsum(ours.sizes))).astype(np.int64).tolist()

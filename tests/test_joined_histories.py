@@ -1,5 +1,6 @@
 """Several causes in one history: what was told stays, and what one cause hides of another is found all the same."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -212,3 +213,28 @@ def test_passages_at_both_ends_of_a_system_text_are_moved_each_by_its_own_fix(tm
         heads = {body["messages"][0]["content"] for body in rewritten}
         assert len(heads) == left
         assert len({head.partition("You sell")[0] for head in heads}) == (1 if code == "PFX201" else 6)
+
+
+def test_the_newest_result_that_is_written_anew_on_the_next_turn_is_lost_as_a_whole(tmp_path):
+    """What follows it is new, so that only the marks of the chat template say where it ends."""
+    bodies = []
+    for number in range(3):
+        history = []
+        for turn in range(4):
+            bodies.append({"model": "m", "messages": [system(RULES), user(f"Which berths, {number}?"), *history]})
+            history = [
+                m | {"content": json.dumps(json.loads(m["content"]), sort_keys=True, indent=1)}
+                if m["role"] == "tool"
+                else m
+                for m in history
+            ]
+            rows = {"rows": [f"berth {n} of {'ABC'[number] * 9} is {'uvwx'[turn] * 9}" for n in range(6)], "ok": True}
+            one = f"c{number}{turn}"
+            history = [dict(message) for message in history]
+            history += [
+                assistant("", tool_calls=[call(one, arguments=f'{{"n": {turn}}}')]),
+                tool(one, json.dumps(rows)),
+            ]
+    result, _ = analyzed(tmp_path, bodies, what_if=(), engines=("sglang",))
+    assert set(lost(result)) == {"PFX302"}
+    assert lost(result)["PFX302"] / (3 * 2) > 60
