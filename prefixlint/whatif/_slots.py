@@ -29,7 +29,7 @@ _DATA = frozenset({"json", "order"})
 _ITEM, _ITEMS = 4, 3  # characters with which so many lines of a list begin alike
 _GAP = "\0"  # stands for a gap
 _VAIN = 64  # texts that are remembered as they taught nothing
-_LONG = 400  # characters of texts that may be of one template though they begin and end with values
+_SAMPLE = 40  # characters of which one of some runs is in both of two texts that begin and end with values
 _ALIKE = 0.2  # of a text that must be the same for it to be of one template
 _STAYS = 0.6  # of what stays in a template that another text of it has; applications may share their first half
 
@@ -195,7 +195,7 @@ class Template:
         same = common_prefix(text, self.text)
         back = min(common_prefix(text[::-1], self.text[::-1]), size - same)
         little = same + back <= _ALIKE * size  # values may stand at both ends
-        if little and size < _LONG:
+        if little and not any(self.text[at : at + _SAMPLE] in text for at in (size // 4, size // 2, size * 3 // 4)):
             return False
         pieces = _GAP.join(self._pieces or [self.text])
         stay = {line: len(line) for line in head_lines(without_digits(pieces)) if _GAP not in line}

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from prefixlint.logrules import Hit, _spans, _values
+from prefixlint.logrules import Hit, _spans
 from prefixlint.logrules._hits import MESSAGES
 from prefixlint.logrules._view import View, tool_name
 from prefixlint.whatif import _edit
@@ -131,11 +131,13 @@ def learn(codes: frozenset[str], pairs: Sequence[Example], others: frozenset[str
                 elif found is not None:
                     texts.setdefault(place, []).append(found)
                     kinds.setdefault(place, set()).update(_kinds(found, hit, others, only=place == first))
-                    lines.setdefault(place, set()).update(above(found[1], one.char) for one in _at(found, hit))
+                    if hit.kind in others:
+                        lines.setdefault(place, set()).add(above(found[1], hit.at.char))
     moved = _Moved(codes if history else frozenset(), lists=lists)
     for place, found_pairs in texts.items():
-        shared = frozenset(kinds[place] & others)
-        wanted = Wanted(frozenset(kinds[place]), _end(codes, others), others - shared, shared, frozenset(lines[place]))
+        end, known = _end(codes, others), frozenset(lines.get(place, ()))
+        shared = frozenset(kinds[place] & others if end is None else ())
+        wanted = Wanted(frozenset(kinds[place]), end, others - kinds[place], shared, known)
         templates = Templates(wanted)
         templates.learn(found_pairs)
         if templates.found:
@@ -155,13 +157,11 @@ def _kinds(texts: tuple[str, str], hit: Hit, others: frozenset[str], *, only: bo
     if not only or hit.code == "PFX407":
         yield from _KINDS
     elif hit.code in _TEXT:
-        yield from _KINDS - others
-    yield from (place.kind for place in _at(texts, hit))
-
-
-def _at(texts: tuple[str, str], hit: Hit) -> Iterator[_values.Place]:
-    """Give the difference of two texts that a hit is about."""
-    return (place for place, _, _ in _spans.spans(*texts) if place.char == hit.at.char)
+        yield from (_KINDS - others) | {hit.kind}
+        return
+    for place, _, _ in _spans.spans(*texts):
+        if place.char == hit.at.char:
+            yield place.kind
 
 
 def _all_of_tool(example: Example, first: Place) -> Iterator[Place]:
