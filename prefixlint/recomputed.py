@@ -313,16 +313,15 @@ def _served(ours: _Text, theirs: _Text, prompt: int, difference: Difference) -> 
 
 
 def _again(ours: _Text, theirs: _Text, gone: int, prompt: int) -> list[tuple[int, int]]:
-    """Give the pieces behind new ones that the earlier prompt has behind what is gone: each as place and size."""
-    held = set(theirs.keys[gone:prompt]).difference(theirs.keys[:gone])
-    every = set(theirs.keys)
-    found, new, at = [], False, 0
-    for key, size in zip(ours.keys, ours.sizes, strict=True):
-        if size > _TRIVIAL and key not in every:
-            new = True
-        elif new and size > _TRIVIAL and key in held:
+    """Give the pieces that both prompts end with, behind what is gone from the earlier one: each as place and size."""
+    found, at, before = [], sum(ours.sizes), set(theirs.keys[:gone])
+    tail = zip(reversed(ours.keys), reversed(theirs.keys[gone:prompt]), reversed(ours.sizes), strict=False)
+    for one, two, size in tail:
+        if one != two:
+            break
+        at -= size
+        if size > _TRIVIAL and one not in before:
             found.append((at, size))
-        at += size
     return found
 
 
