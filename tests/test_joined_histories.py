@@ -238,3 +238,13 @@ def test_the_newest_result_that_is_written_anew_on_the_next_turn_is_lost_as_a_wh
     result, _ = analyzed(tmp_path, bodies, what_if=(), engines=("sglang",))
     assert set(lost(result)) == {"PFX302"}
     assert lost(result)["PFX302"] / (3 * 2) > 60
+
+
+def test_cleared_results_that_are_the_same_everywhere_make_no_conversation_of_two(tmp_path):
+    bodies = []
+    for histories in zip(*(agent(number, 8) for number in range(4)), strict=True):
+        for history in histories:
+            kept = [m | {"content": "[cleared]"} if m["role"] == "tool" else m for m in history[-6:-1]]
+            bodies.append({"model": "m", "messages": [system(RULE), *kept, history[-1]]})
+    found = {(finding.rule.code, finding.kind) for finding in check(tmp_path, bodies)}
+    assert found == {("PFX401", "cleared"), ("PFX402", "window")}

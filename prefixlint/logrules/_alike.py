@@ -17,6 +17,12 @@ def content(message: Message) -> int:
     return hash((said.role, said.text, said.reasoning, calls, tuple([r.text for r in said.results]), said.media))
 
 
+def longest(message: Message) -> int:
+    """Count the characters of the longest text that a message says, of a user, a model or a tool."""
+    said = message.said
+    return max(map(len, (said.text, said.reasoning, *(result.text for result in said.results))))
+
+
 def keys(earlier: Sequence[Message], later: Sequence[Message]) -> tuple[list[int], list[int]]:
     """Give what the messages of two turns are known by to each other: by their content where no call is the same."""
     ours, theirs = (_with_ids(messages) for messages in (earlier, later))

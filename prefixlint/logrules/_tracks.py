@@ -15,7 +15,7 @@ from typing import Any
 
 from prefixlint.bodies import common_prefix
 from prefixlint.logrules import _spans
-from prefixlint.logrules._alike import content, is_question
+from prefixlint.logrules._alike import content, is_question, longest
 from prefixlint.logrules._message import Message, Said
 from prefixlint.logrules._siblings import Siblings
 from prefixlint.logrules._view import View
@@ -27,6 +27,7 @@ _POOL = 256  # heads and lists of tools that conversations hold in common
 _PER_KEY = 24  # conversations that are remembered for one message; `hi` opens thousands
 _EDGES = (24, 6, 2)  # characters at both ends of a first message by which a changed one is found again
 _CANDIDATES = 48
+_MINE = 24  # characters of a text that two conversations do not share by accident, as `[cleared]` is
 _CONTENTS = 65_536  # messages that are known by what they say
 _SURE = 4  # conversations; among so few a shared message is no accident
 _LAST = 80  # characters of a message that is not said twice by accident
@@ -234,7 +235,9 @@ class Tracks:
             for number, track in self._tracks.items():
                 self._index(number, track.view.messages)
         found = Counter(
-            number for key in {content(m) for m in view.messages} for number in self._by_content.get(key, ())
+            number
+            for key in {content(m) for m in view.messages if longest(m) >= _MINE}
+            for number in self._by_content.get(key, ())
         )
         able = [
             (shared, number)
