@@ -259,6 +259,23 @@ def test_keys_of_a_tool_are_put_in_one_order_beside_a_value_in_it_that_changes(t
     assert len({(*tool, *tool["parameters"]["properties"]) for tool in tools}) == 1
 
 
+@pytest.mark.parametrize("ahead", [True, False])
+def test_keys_in_another_order_are_told_beside_a_value_that_is_in_the_way(ahead, tmp_path):
+    bodies = []
+    for n in range(24):
+        fields = [("order_id", {"type": "string"}), ("region", {"type": "string", "description": RULE})]
+        held = {"properties": dict(fields[:: 1 if n % 2 else -1])}
+        said = f"Looks an order up. It is 10:{n:02}:07."
+        parts = (
+            [("parameters", held), ("description", said)] if ahead else [("description", said), ("parameters", held)]
+        )
+        tools = [{"type": "function", "function": {"name": "look_up", **dict(parts)}}]
+        bodies.append({"model": "m", "tools": tools, "messages": [system(RULES), user(f"question {n}")]})
+    result, fixed = analyzed(tmp_path, bodies)
+    assert set(lost(result)) == {"PFX302", "PFX306"}
+    assert len({json.dumps(body["tools"]) for body in fixed}) == 1
+
+
 @pytest.mark.parametrize("last", ["On board the time is now 10:{0:02}:07.", "Be brief."])
 def test_notes_that_grow_ahead_of_a_last_line_are_joined_to_the_system_text(last, tmp_path):
     bodies = []

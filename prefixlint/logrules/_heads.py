@@ -151,20 +151,43 @@ def _definitions(earlier: View, later: View, *, same: bool) -> Iterator[Hit]:
         found += 1
         if found > _TOOLS:
             return
-        where = at(f"{later.tools_path}[{index}]", a, b)
-        rank = (0, index, where.char)
-        name = later.tool_names[index]
-        if same_data(bare(a), bare(b)):
-            one, two = (bare_json(tool).decode("utf-8", "replace") for tool in (a, b))
-            what = "tool definitions with the same content, written in another order"
-            yield Hit("PFX302", "json", rank, where, ("PFX302", "tools"), what, one, two, same, 1)
+        path, name = f"{later.tools_path}[{index}]", later.tool_names[index]
+        alike = same_data(bare(a), bare(b))
+        again = b if alike else in_keys_of(b, a)
+        if again is not a:
+            yield _other_order(path, a, again, index, same=same)
+        if alike:
             continue
+        where = at(path, again, b)
+        rank = (0, index, where.char)
         place = _in_string(where)
         what = f"the definition of the tool {name!r}" if name else "a tool's definition"
         what += f" holds {WORDS[place.kind]}" if place and place.kind in CODES else " changes"
         before, after = (place.before, place.after) if place else (short(where.before), short(where.after))
         key = ("PFX306", _general(where.path) if len(earlier.tools) < 2 else "", place.kind if place else "")
         yield Hit("PFX306", place.kind if place else "value", rank, where, key, what, before, after, same, 1)
+
+
+def _other_order(path: str, a: Any, b: Any, index: int, *, same: bool) -> Hit:
+    """Give the hit of a definition that is written in another order: `a` then, `b` now."""
+    where = at(path, a, b)
+    one, two = (bare_json(tool).decode("utf-8", "replace") for tool in (a, b))
+    what = "tool definitions with the same content, written in another order"
+    return Hit("PFX302", "json", (0, index, where.char), where, ("PFX302", "tools"), what, one, two, same, 1)
+
+
+def in_keys_of(model: Any, value: Any) -> Any:
+    """Give a value with the keys of its objects in the order of a model that has the same keys; itself if they are."""
+    if isinstance(value, dict) and isinstance(model, dict):
+        pairs = [(key, in_keys_of(model[key], item) if key in model else item) for key, item in value.items()]
+        if value.keys() == model.keys() and list(value) != list(model):
+            made = dict(pairs)
+            return {key: made[key] for key in model}
+        return dict(pairs) if any(new is not value[key] for key, new in pairs) else value
+    if isinstance(value, list) and isinstance(model, list) and len(value) == len(model):
+        items = [in_keys_of(one, item) for one, item in zip(model, value, strict=True)]
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    return value
 
 
 def same_data(a: Any, b: Any) -> bool:

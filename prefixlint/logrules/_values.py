@@ -70,7 +70,7 @@ _AMOUNT = rf"(?:\d++(?:[.,]\d++)?\s?{_UNIT}\b[\s,]*(?:and\s+)?)+|(?:a|an|one|a f
 
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]{1,64}+@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}")
 
-_HOURS = ("h0", "h1", "h2", "h3", "h4", "h5", " h ", "uhr")  # as French and German write times
+_HOURS = ("h0", "h1", "h2", "h3", "h4", "h5", " h ", "\xa0h\xa0", "uhr")  # as French and German write times
 
 # The order matters: the first kind that both texts have at the difference is taken. Each form has signs one of which
 # its values hold, in lower case: where the text has none of them, it is not searched.
@@ -94,7 +94,11 @@ _FORMS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     ),
     ("clock", (":", ".", "h"), re.compile(rf"{_DATE}[T ,;_|-]{{1,3}}(?:at\s+|um\s+)?{_TIME}")),
     ("clock", ("datetime(",), re.compile(r"\bdatetime\((?:\d{1,6},\s){3,6}\d{1,6}\b")),
-    ("clock", _HOURS, re.compile(r"(?<![\d.])(?:[01]?\d|2[0-3])(?:[^\S\n]?h[^\S\n]?[0-5]\d\b|\.[0-5]\d[^\S\n]?Uhr\b)")),
+    (
+        "clock",
+        _HOURS,
+        re.compile(r"(?<![\d.])(?:[01]?\d|2[0-3])(?:(?:[ \xa0]?h| h |\xa0h\xa0)[0-5]\d\b|\.[0-5]\d[^\S\n]?Uhr\b)"),
+    ),
     ("clock", ("19", "20"), re.compile(rf"{_YEAR}-?\d\d-?\d\dT?\d{{6}}Z?")),
     ("clock", (":",), re.compile(rf"(?<![\d:.]){_COLON_TIME}(?:,?[^\S\n]+(?:on\s+)?{_DATE})?(?![\d:])")),
     ("clock", ("1",), re.compile(r"(?<![\w.])1[5-9]\d{8}(?:\d{3}|\d{6}|\d{9}|\.\d{1,9})?(?!\w|\.\d)")),
