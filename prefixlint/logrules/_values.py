@@ -94,11 +94,7 @@ _FORMS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     ),
     ("clock", (":", ".", "h"), re.compile(rf"{_DATE}[T ,;_|-]{{1,3}}(?:at\s+|um\s+)?{_TIME}")),
     ("clock", ("datetime(",), re.compile(r"\bdatetime\((?:\d{1,6},\s){3,6}\d{1,6}\b")),
-    (
-        "clock",
-        _HOURS,
-        re.compile(r"(?<![\d.])(?:[01]?\d|2[0-3])(?:(?:[ \xa0]?h| h |\xa0h\xa0)[0-5]\d\b|\.[0-5]\d[^\S\n]?Uhr\b)"),
-    ),
+    ("clock", _HOURS, re.compile(r"(?<![\d.])(?:[01]?\d|2[0-3])(?:(?:([ \xa0]?)h\1| h)[0-5]\d|\.[0-5]\d ?Uhr)\b")),
     ("clock", ("19", "20"), re.compile(rf"{_YEAR}-?\d\d-?\d\dT?\d{{6}}Z?")),
     ("clock", (":",), re.compile(rf"(?<![\d:.]){_COLON_TIME}(?:,?[^\S\n]+(?:on\s+)?{_DATE})?(?![\d:])")),
     ("clock", ("1",), re.compile(r"(?<![\w.])1[5-9]\d{8}(?:\d{3}|\d{6}|\d{9}|\.\d{1,9})?(?!\w|\.\d)")),
