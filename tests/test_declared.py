@@ -93,7 +93,7 @@ def test_only_the_argument_that_was_declared_counts(project, entry, fires):
 
 
 def test_system_text_stands_in_front_of_the_rest(project):
-    text = f'import time\ndef f(llm, q):\n    return llm.run(f"Now {{q}}: {WORDS}", instructions=f"At {{time.time()}}. {WORDS}")\n'
+    text = f'import time\ndef f(llm, q):\n    return llm.run(f"{WORDS} {{q}}", instructions=f"At {{time.time()}}. {WORDS}")\n'
     report = check(project, {"a.py": text}, 'sinks = ["llm.run"]')
     (clock,) = [each for each in report["findings"] if each["rule"] == "PFX101"]
     assert "of the system message" in clock["message"]
