@@ -2,7 +2,8 @@
 
 Only requests of families that show a cause are read again, in the order of use. A family whose fixes are all tried
 alone and together is rewritten that many times in one pass; what fixes of different families give is added up, so a
-replay tries one fix in every family at once. All fixes together are replayed as they are: that number is exact.
+replay tries one fix in every family at once. Of a replay only the part is made that what changes can concern, see
+`resimulate`: numbers are those of the whole log.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ class Tokens:
 class Trial:
     """A replay of a log in which families have some of their fixes: what engines serve without and with limits.
 
-    `outcome` counts as the tokenizer does. `positions` are those of the replayed requests among all in the order of
-    use, `changed` says which of those have another prompt than was logged.
+    `outcome` counts as the tokenizer does. Arrays have an element a request in the order of use; `changed` says which
+    have another prompt than was logged.
     """
 
     table: Table
@@ -64,7 +65,6 @@ class Trial:
     changed: NDArray[np.bool_]
     free: Mapping[str, Served]
     limited: Mapping[str, Served]
-    positions: NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,6 @@ class Study:
             np.zeros(material.rows.size, np.bool_),
             {n: simulate.scaled(s, material.counts.factors) for n, s in material.replay.engines.items()},
             self.account.served,
-            np.arange(material.rows.size),
         )
         self._note(base, dict.fromkeys(families, NOTHING), free, limited)
         layers = _layers(families)
@@ -229,7 +228,7 @@ class Study:
         material.encoder.rest()  # what tokenizing takes makes room for trees of all prompts
         final = base
         if layers:  # all together come first, which tells what a family's only fix gives alone
-            final = self._trial(families, base.positions)
+            final = self._trial(families)
             self._note(final, families, free, limited)
         for layer in layers:
             if layer != families:
@@ -260,39 +259,24 @@ class Study:
         )
 
     def _try(self, layer: Mapping[int, Choice], free: Cells, limited: Cells) -> None:
-        """Replay the families whose choice was not tried yet, and note what they gain.
+        """Try the choices of families that were not tried yet, and note what these gain; the others stay as logged.
 
-        Requests that others are known to share a prefix with stay in, so that a family finds what it found. Where
-        memory or lifetimes are limited, all families use them, and all are replayed.
+        Where memory or lifetimes are limited, all families use them, and all have their choice.
         """
-        new = {family: choice for family, choice in layer.items() if not free.knows(family, choice)}
         if self.material.bounded.limits:
-            self._note(self._trial(layer, np.arange(self.material.rows.size)), layer, free, limited)
-        elif new:
-            rows = self.material.rows
-            members = np.isin(np.frombuffer(self.material.table.family, np.int32)[rows], list(new))
-            members |= np.isin(rows, self._bridges())
-            self._note(self._trial(layer, np.flatnonzero(members)), new, free, limited)
-
-    def _bridges(self) -> Counts:
-        """Give the rows that requests of other families share a prefix with."""
-        families = np.frombuffer(self.material.table.family, np.int32)
-        replay, found = self.material.replay, []
-        for served in replay.engines.values():
-            some = served.owner != simulate.NO_OWNER
-            owner = served.owner[some]
-            found.append(owner[families[owner] != families[replay.rows[some]]])
-        return np.unique(np.concatenate(found))
+            self._note(self._trial(layer), layer, free, limited)
+            return
+        new = {family: choice for family, choice in layer.items() if not free.knows(family, choice)}
+        if new:
+            self._note(self._trial(new), new, free, limited)
 
     def _note(self, trial: Trial, layer: Mapping[int, Choice], free: Cells, limited: Cells) -> None:
         """Sum up a trial by family."""
-        positions = np.arange(self.material.rows.size)[self.where]
-        where = np.isin(trial.positions, positions)
-        counted = np.frombuffer(self.material.table.family, np.int32)[self.material.rows[trial.positions[where]]]
+        counted = np.frombuffer(self.material.table.family, np.int32)[self.material.rows[self.where]]
         for table, served in ((free, trial.free), (limited, trial.limited)):
             for name, one in served.items():
-                prompts = np.bincount(counted, one.prompt[where])
-                cached = np.bincount(counted, one.cached[where])
+                prompts = np.bincount(counted, one.prompt[self.where])
+                cached = np.bincount(counted, one.cached[self.where])
                 for family, choice in layer.items():
                     held = family < prompts.size
                     tokens = Tokens(int(prompts[family]) if held else 0, int(cached[family]) if held else 0)
@@ -349,24 +333,22 @@ class Study:
             else:
                 yield row, whole
 
-    def _trial(self, layer: Mapping[int, Choice], positions: NDArray[np.intp]) -> Trial:
+    def _trial(self, layer: Mapping[int, Choice]) -> Trial:
+        """Replay the log with the choices of some families; the requests of others have their logged prompts."""
         material = self.material
         held = _held(material.table, self._variants, layer)
         table = _merged(material.table, self._prompts, held)
-        rows = material.rows[positions]
-        changed = held[rows] != UNCHANGED
-        factors = material.counts.factors[positions]
-        whole, limits = rows.size == material.rows.size, bool(material.bounded.limits)
-        if whole and not limits:
+        changed = held[material.rows] != UNCHANGED
+        factors = material.counts.factors
+        if not material.bounded.limits:
             outcome = resimulate.again(material.replay, material.encoder, material.table, table, changed)
-        else:
-            engines = [served.engine for served in material.replay.engines.values()]
-            arrivals = accounts.arrivals(table, material.encoder, rows)
-            replay = simulate.run(arrivals, engines, unsalted=table.unsalted(), ways=whole and limits)
-            outcome = resimulate.whole(replay)
-        free = {name: simulate.scaled(served, factors) for name, served in outcome.engines.items()}
-        limited = self.serve(table, replay) if whole and limits else free
-        return Trial(table, outcome, changed, free, limited, positions)
+            free = {name: simulate.scaled(served, factors) for name, served in outcome.engines.items()}
+            return Trial(table, outcome, changed, free, free)
+        engines = [served.engine for served in material.replay.engines.values()]
+        arrivals = accounts.arrivals(table, material.encoder, material.rows)
+        replay = simulate.run(arrivals, engines, unsalted=table.unsalted(), ways=True)
+        free = {name: simulate.scaled(served, factors) for name, served in replay.engines.items()}
+        return Trial(table, resimulate.whole(replay), changed, free, self.serve(table, replay))
 
 
 def _loss(fix: whatif.Fix) -> int:
