@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prefixlint.logrules import _heads
-from prefixlint.logrules._tracks import Tracks
+from prefixlint.logrules._tracks import Track, Tracks
 from prefixlint.logrules._view import View, view
 from prefixlint.model import Request
-from prefixlint.whatif import Fix, Part
+from prefixlint.whatif import Fix, Part, _edit
 from prefixlint.whatif._stored import follow
 from prefixlint.whatif._turn import Talk, Turn
 
@@ -28,7 +27,9 @@ class _Choice:
     """One choice of fixes: what applies to each family, and the conversations as it has them."""
 
     fixes: Sequence[Fix]
-    talks: OrderedDict[int, Talk] = field(default_factory=OrderedDict)
+    talks: dict[int, Talk] = field(default_factory=dict)
+    """The latest are the last."""
+    _chars: int = 0
     _parts: dict[int, tuple[list[tuple[Part, frozenset[int]]], frozenset[str]]] = field(default_factory=dict)
 
     def parts(self, family: int) -> tuple[list[tuple[Part, frozenset[int]]], frozenset[str]]:
@@ -40,10 +41,15 @@ class _Choice:
         return self._parts[family]
 
     def keep(self, number: int, talk: Talk) -> None:
+        self._drop(number)
         self.talks[number] = talk
-        self.talks.move_to_end(number)
-        if len(self.talks) > _TALKS:
-            self.talks.popitem(last=False)
+        self._chars += _begun(talk)
+        while len(self.talks) > _TALKS or (self._chars > _MEMORY and len(self.talks) > 1):
+            self._drop(next(iter(self.talks)))
+
+    def _drop(self, number: int) -> None:
+        talk = self.talks.pop(number, None)
+        self._chars -= _begun(talk) if talk is not None else 0
 
 
 @dataclass(slots=True)
@@ -76,8 +82,9 @@ class Rewriter:
             return
         match, _ = self._tracks.add(here, family)
         if match is not None and not here.messages:
+            yield from self._grown(here, match.track, choices)
             self._tracks.pack()
-            return  # a conversation that is one growing text: what is put at its end does not stay there
+            return
         number = self._tracks.latest
         earlier = match.track.view if match is not None and _goes_on(match.track.view, here) else None
         before = match.track.number if match is not None else None
@@ -96,6 +103,18 @@ class Rewriter:
             yield choice, body if turn.changed else request.body
         self._tracks.pack()
 
+    def _grown(self, here: View, track: Track, choices: Iterable[Choice]) -> Iterator[tuple[Choice, Any]]:
+        """Give a prompt that goes on with the one before: that is sent as it was, and the rest as logged."""
+        for choice in choices:
+            made = self._made[choice]
+            past = self._past(made, choice, track.number, track.view)
+            if past is None or past.begun is None:
+                continue
+            size, sent = past.begun
+            unit = here.head[0]
+            made.keep(self._tracks.latest, replace(past, row=here.row))
+            yield choice, _edit.put(here.body, unit.path, sent + unit.text[size:])
+
     def _past(self, made: _Choice, choice: Choice, number: int, earlier: View) -> Talk | None:
         """Give how a conversation's last turn was sent; of a family without such a one as the nearest choice has it."""
         past = made.talks.get(number)
@@ -112,3 +131,7 @@ class Rewriter:
 def _goes_on(earlier: View, later: View) -> bool:
     """Tell whether a request may be the next turn of another, and no call on the side."""
     return _heads.alike(earlier, later) and bool(earlier.tools) <= bool(later.tools)
+
+
+def _begun(talk: Talk) -> int:
+    return len(talk.begun[1]) if talk.begun is not None else 0

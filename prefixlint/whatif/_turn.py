@@ -21,7 +21,8 @@ class Talk:
     the logged turn stands, and `own` holds those that were not sent as they were logged, by their places. `shown` are
     the values that the model was told last, by what they are. `opening` is what the first message's text became, before
     anything was added to it. `kept` are other values that stay for a conversation. `row` is the request that it was
-    sent with, `notes` are the texts that messages were told, by their places.
+    sent with, `notes` are the texts that messages were told, by their places. Of a prompt that is one text, `begun` are
+    the characters of the first turn as logged, and what that was sent as.
     """
 
     row: int = -1
@@ -32,6 +33,7 @@ class Talk:
     opening: str | None = None
     kept: dict[str, Any] = field(default_factory=dict)
     notes: dict[int, str] = field(default_factory=dict)
+    begun: tuple[int, str] | None = None
 
 
 @dataclass(slots=True)
@@ -121,6 +123,9 @@ class Turn:
             if not _are(held[head:], self.messages):
                 self.body = {**self.body, path: _written([*held[:head], *self.messages])}
                 self.changed = True
+        elif self.changed and len(self.view.head) == 1:
+            unit = self.view.head[0]
+            self.talk.begun = len(unit.text), str(_edit.get(self.body, unit.path))
         self.talk.row = self.view.row
         logged = {at: message.raw for at, message in zip(self.place, self.view.messages, strict=True)}
         self.talk.sent, self.talk.place = len(self.messages), self.place
