@@ -248,3 +248,32 @@ def test_cleared_results_that_are_the_same_everywhere_make_no_conversation_of_tw
             bodies.append({"model": "m", "messages": [system(RULE), *kept, history[-1]]})
     found = {(finding.rule.code, finding.kind) for finding in check(tmp_path, bodies)}
     assert found == {("PFX401", "cleared"), ("PFX402", "window")}
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_results_in_another_order_are_told_where_their_texts_are_cleared_as_well(together, tmp_path):
+    """Those of one message, as some dialects have them, and those of a message each."""
+    bodies = []
+    for number in range(3):
+        done = []
+        for turn in range(4):
+            ids = [f"c{number}{turn}{way}" for way in "abc"]
+            results = [(one, f"Page {turn} of {one * 90} is here.") for one in ids]
+            done.append((ids, results))
+            history = [user(f"Question of {'ABC'[number] * 30}?")]
+            for k, (asked, answers) in enumerate(done):
+                newest = k == turn
+                shown = answers[::-1] if newest else answers
+                kept = {one for one, _ in shown[-2:]} if newest else set()
+                shown = [(one, text if one in kept else "[cleared]") for one, text in shown]
+                if together:
+                    uses = [{"type": "tool_use", "id": one, "name": "f", "input": {"page": k}} for one in asked]
+                    parts = [{"type": "tool_result", "tool_use_id": one, "content": text} for one, text in shown]
+                    history += [assistant(uses), user(parts)]
+                else:
+                    calls = [call(one, arguments=f'{{"page": {k}}}') for one in asked]
+                    history += [assistant("", tool_calls=calls), *(tool(*one) for one in shown)]
+            head = {"system": RULES} if together else {}
+            bodies.append({"model": "m", "messages": history if together else [system(RULES), *history], **head})
+    found = {(finding.rule.code, finding.kind): finding.requests for finding in check(tmp_path, bodies)}
+    assert found == {("PFX408", "order"): 9, ("PFX401", "cleared"): 9}

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
+from prefixlint.bodies import common_prefix
 from prefixlint.logrules._message import Message, dumps
 
 
@@ -49,6 +50,22 @@ def is_question(message: Message) -> bool:
     return said.role == "user" and bool(said.text) and not said.results
 
 
+def is_thought(message: Message) -> bool:
+    """Tell whether a message holds nothing but what a model thought, as in dialects in which that is an item."""
+    said = message.said
+    return bool(said.reasoning) and not (said.text or said.calls or said.results or said.media)
+
+
+def akin(a: str, b: str) -> bool:
+    """Tell whether two texts are two fillings of one template."""
+    if not a or not b or a == b:
+        return bool(a) and a == b
+    front = common_prefix(a, b)
+    back = common_prefix(a[::-1], b[::-1])
+    size = min(len(a), len(b))
+    return (front + min(back, size - front)) * 2 >= size
+
+
 def forks(earlier: Sequence[Message], later: Sequence[Message], at: int) -> bool:
     """Tell whether a model was asked again at a place and gave another answer, from which only one of two goes on."""
     one, two = (list(takewhile(lambda m: not is_question(m), messages[at:])) for messages in (earlier, later))
@@ -62,7 +79,7 @@ def forks(earlier: Sequence[Message], later: Sequence[Message], at: int) -> bool
 
 
 def swapped_results(e: Sequence[Message], l: Sequence[Message], n: int) -> Iterator[tuple[int, int]]:  # noqa: E741
-    """Give runs of tool results that hold the same results in another order."""
+    """Give runs of tool results that hold the same results in another order, whatever became of their texts."""
     index = n
     while index < min(len(e), len(l)):
         end = index
@@ -71,13 +88,19 @@ def swapped_results(e: Sequence[Message], l: Sequence[Message], n: int) -> Itera
         if end > index:
             ours = [r for m in e[index:end] for r in m.said.results]
             theirs = [r for m in l[index:end] for r in m.said.results]
-            if len(ours) > 1 and ours != theirs and _sorted(ours) == _sorted(theirs):
+            if len(ours) > 1 and ours != theirs and (_sorted(ours) == _sorted(theirs) or _reordered(ours, theirs)):
                 yield index, end
         index = max(end, index + 1)
 
 
 def _sorted(results: Sequence[Any]) -> list[tuple[str, str]]:
     return sorted((r.id or "", r.text) for r in results)
+
+
+def _reordered(ours: Sequence[Any], theirs: Sequence[Any]) -> bool:
+    """Tell whether results of the same calls stand in another order."""
+    one, two = ([r.id for r in results] for results in (ours, theirs))
+    return one != two and None not in one and len({*one}) == len(one) and sorted(one) == sorted(map(str, two))
 
 
 def _deeds(messages: Sequence[Message]) -> set[Any]:

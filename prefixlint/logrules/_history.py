@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import takewhile
@@ -42,7 +42,7 @@ def compare(earlier: View, later: View) -> Compared:
     first = None if earlier.keys <= later.keys else _first_thought_gone(earlier.messages, later)
     if first is not None:
         gone = earlier.messages[first]
-        others = [m for m in earlier.messages if m.key in later.keys or not is_thought(m)]
+        others = [m for m in earlier.messages if m.key in later.keys or not _alike.is_thought(m)]
         rest = _compare(replace(earlier, messages=tuple(others)), later)
         if rest.relation in _GOES_ON:
             instead = later.messages[first].raw if first < len(later.messages) else None
@@ -56,8 +56,8 @@ def _first_thought_gone(messages: Sequence[Message], later: View) -> int | None:
     kept = [message.key in later.keys for message in messages]
     spoken = (n for n, m in enumerate(messages) if kept[n] and m.said.role not in ("system", "developer"))
     for i in range(next(spoken, len(messages)), len(messages)):
-        behind = () if kept[i] or not is_thought(messages[i]) else range(i + 1, len(messages))
-        if any(kept[n] for n in takewhile(lambda n: not is_thought(messages[n]), behind)):
+        behind = () if kept[i] or not _alike.is_thought(messages[i]) else range(i + 1, len(messages))
+        if any(kept[n] for n in takewhile(lambda n: not _alike.is_thought(messages[n]), behind)):
             return i
     return None
 
@@ -123,41 +123,38 @@ def _edits_of_kept(earlier: View, later: View, n: int, first: Any) -> Iterator[H
     """Say what became of the messages that a window keeps."""
     i, j = n + first.a, n + first.b
     e, l = earlier.messages[i:], later.messages[j:]  # noqa: E741
-    swapped, done = _swapped(e, l, 0, j)
+    swapped, done = _swapped(earlier, later, 0, (i, j))
     yield from swapped
     for k, (x, y) in enumerate(zip(e, l, strict=False)):
         if x.key != y.key and k not in done:
             yield from _edit(earlier, later, i + k, j + k)
 
 
-def _swapped(
-    e: Sequence[Message],
-    l: Sequence[Message],  # noqa: E741
-    n: int,
-    number: int = 0,
-) -> tuple[list[Hit], set[int]]:
-    """Give hits of results in another order from place `n` on, and their places; `number` is the first message's."""
+def _swapped(earlier: View, later: View, n: int, begin: tuple[int, int] = (0, 0)) -> tuple[list[Hit], set[int]]:
+    """Give hits of results in another order from place `n` on, and their places; both counted from `begin`."""
     hits, done = [], set[int]()
-    for begin, end in _alike.swapped_results(e, l, n):
-        done.update(range(begin, end))
-        where, rank = at(l[begin].path, e[begin].raw, l[begin].raw), (2, number + begin, 0)
+    e, l = (view.messages[at:] for view, at in zip((earlier, later), begin, strict=True))  # noqa: E741
+    for first, end in _alike.swapped_results(e, l, n):
+        done.update(range(first, end))
+        where, rank = at(l[first].path, e[first].raw, l[first].raw), (2, begin[1] + first, 0)
         what = "results of parallel tool calls stand in another order"
-        before, after = (", ".join(r.id or "?" for m in x[begin:end] for r in m.said.results) for x in (e, l))
+        before, after = (", ".join(r.id or "?" for m in x[first:end] for r in m.said.results) for x in (e, l))
         hits.append(Hit("PFX408", "order", rank, where, ("PFX408",), what, before, after, same=True, tail=1))
+        held = {r.id: (k, r.text) for k in range(first, end) for r in e[k].said.results}
+        for k in range(first, end):
+            for result in l[k].said.results:
+                number, text = held.get(result.id, (k, result.text))
+                if text != result.text:
+                    changes = _text(earlier, later, begin[0] + number, text, result.text)
+                    hits += _told(changes, at(l[k].path, e[number].raw, l[k].raw), begin[1] + k)
     return hits, done
-
-
-def is_thought(message: Message) -> bool:
-    """Tell whether a message holds nothing but what a model thought, as in dialects in which that is an item."""
-    said = message.said
-    return bool(said.reasoning) and not (said.text or said.calls or said.results or said.media)
 
 
 def _comes_again(gone: Sequence[Message], rest: Sequence[Message], stays: Message) -> bool:
     """Tell whether what is gone from the beginning is no part of the history, but stands with the newest message."""
     if stays.said.role == "assistant" or any(m.said.role not in ("system", "user") for m in gone):
         return False
-    return all(any(m.said.role == x.said.role and _akin(x.said.text, m.said.text) for m in rest) for x in gone)
+    return all(any(m.said.role == x.said.role and _alike.akin(x.said.text, m.said.text) for m in rest) for x in gone)
 
 
 def _before(blocks: Sequence[Any], block: Any) -> tuple[int, int]:
@@ -197,7 +194,7 @@ def _removed(message: Message, rest: Sequence[Message], where: At, rank: tuple[i
     if again is not None:
         what = f"the same {role} message is moved behind the history on each turn"
         return Hit("PFX203", "moves", rank, where, ("PFX203", role), what, _head_line(message), "", same=True, tail=1)
-    similar = next((m for m in reversed(rest) if m.said.role == role and _akin(text, m.said.text)), None)
+    similar = next((m for m in reversed(rest) if m.said.role == role and _alike.akin(text, m.said.text)), None)
     if similar is not None and role in ("system", "user"):
         what = f"a {role} message stands near the end only, and is taken away on the next turn"
         key: tuple[str, ...] = ("PFX404", role)
@@ -205,16 +202,6 @@ def _removed(message: Message, rest: Sequence[Message], where: At, rank: tuple[i
     what = f"a {role} message was taken out of the history"
     key = ("PFX401", "removed", role)
     return Hit("PFX401", "removed", rank, where, key, what, _head_line(message), "", same=True, tail=1)
-
-
-def _akin(a: str, b: str) -> bool:
-    """Tell whether two texts are two fillings of one template."""
-    if not a or not b or a == b:
-        return bool(a) and a == b
-    front = common_prefix(a, b)
-    back = common_prefix(a[::-1], b[::-1])
-    size = min(len(a), len(b))
-    return (front + min(back, size - front)) * 2 >= size
 
 
 def later_path(later: View, index: int) -> str:
@@ -229,7 +216,7 @@ def later_path(later: View, index: int) -> str:
 def _edited(earlier: View, later: View, n: int) -> Compared:
     """Messages stand where they stood, and some say something else."""
     e, l = earlier.messages, later.messages  # noqa: E741
-    hits, done = _swapped(e, l, n)
+    hits, done = _swapped(earlier, later, n)
     edits = [i for i in range(n, min(len(e), len(l))) if i not in done and e[i].key != l[i].key]
     unrelated = 0
     for index in edits:
@@ -265,10 +252,7 @@ def _edit(earlier: View, later: View, i: int, j: int) -> Iterator[Hit]:
     if where.before is None and where.after is None:
         return  # only what never reaches the prompt differs
     rank = (2, j, where.char)
-    hits = [
-        Hit(code, kind, rank, where, (code, kind, *key), what, before, after, same=True, tail=1, sure=sure)
-        for code, kind, key, what, before, after, sure in _changes(earlier, later, i, j)
-    ]
+    hits = _told(_changes(earlier, later, i, j), where, j)
     if not hits and a == b:
         what = "the same message is written in another shape"
         code, kind = ("PFX405", "ids") if re.search(r"\.(?:\w*_)?id\Z", where.path) else ("PFX406", "shape")
@@ -278,6 +262,15 @@ def _edit(earlier: View, later: View, i: int, j: int) -> Iterator[Hit]:
     if any(is_cut(text) for said in (a, b) for text in (said.text, *(r.text for r in said.results))):
         hits = [replace(hit, sure=1) for hit in hits]
     yield from hits
+
+
+def _told(changes: Iterable[_Change], where: At, number: int) -> list[Hit]:
+    """Give the hits of what was changed in one message."""
+    rank = (2, number, where.char)
+    return [
+        Hit(code, kind, rank, where, (code, kind, *key), what, before, after, same=True, tail=1, sure=sure)
+        for code, kind, key, what, before, after, sure in changes
+    ]
 
 
 _Change = tuple[str, str, tuple[str, ...], str, str, str, int]

@@ -241,7 +241,7 @@ def _edited(turn: Turn, left: list[int], j: int) -> _Pair:
     assert turn.earlier is not None
     earlier, later = turn.earlier.messages, turn.view.messages
     for number, i in enumerate(left):
-        if _history.is_thought(earlier[i]) and not _history.is_thought(later[j]):
+        if _alike.is_thought(earlier[i]) and not _alike.is_thought(later[j]):
             continue
         a, b = earlier[i].said, later[j].said
         if a.role == b.role and (a == b or any(_history._edit(turn.earlier, turn.view, i, j))):  # noqa: SLF001
