@@ -56,7 +56,7 @@ class Pair:
 
     `leads` are the texts before the places of all causes that the request shows, by the numbers of their findings, in
     the order in which the model reads them; none where there is but one. `apart` says that one of them keeps caches
-    apart.
+    apart, and `moves` is the number of the one of content that moves, if there is.
     """
 
     partner: int
@@ -65,6 +65,7 @@ class Pair:
     turn: bool
     leads: Mapping[int, str]
     apart: bool
+    moves: int | None = None
 
 
 def pairs(findings: Sequence[LogFinding], *, forgets: bool = False) -> dict[int, Pair]:
@@ -108,6 +109,7 @@ def _pair(
         turn=first.turn,
         leads={number: first.lead, **behind} if behind else {},
         apart=any(finding.rule.code in _APART for finding in (findings[number], *others)),
+        moves=next((n for n in (number, *behind) if findings[n].rule.code in _MOVED), None),
     )
 
 
@@ -150,6 +152,10 @@ def parting(
         ends = ([shared, token] if shared > token else [token]) if same else [shared]
         told = (_ending(comparer.segments, earlier, later, end, pair) for end in ends)
         ending = next((number for number in told if number is not None), pair.finding)
+        if pair.moves is not None and ending != pair.moves:
+            stays = replace(pair.difference, moved=False)
+            if not comparer.recomputed(earlier, later, shared, stays, output=output):
+                ending = pair.moves  # only what moves could have been served
         pair = replace(pair, finding=ending)
     return attribute.Parting(row, pair.partner, segment, context, token, lost), pair
 
@@ -167,10 +173,20 @@ def _ending(
         for finding, lead in pair.leads.items()
         if len(lead.strip()) >= _TELLING and lead in text
     }
-    found = max(ends, key=lambda finding: ends[finding], default=None)
-    if found in (None, pair.finding) or len(text) - ends[found] > _RIGHT_BEHIND:
-        return found
-    return pair.finding if _runs_on(segments, earlier, later, end) else found
+    for found in sorted(ends, key=lambda finding: ends[finding], reverse=True):
+        far = len(text) - ends[found]
+        if found == pair.finding or (far > _RIGHT_BEHIND and not _is_held(segments, earlier, later, end, far)):
+            return found
+        if far <= _RIGHT_BEHIND:
+            return pair.finding if _runs_on(segments, earlier, later, end) else found
+    return None
+
+
+def _is_held(segments: attribute.Segments, earlier: attribute.Ids, later: attribute.Ids, end: int, far: int) -> bool:
+    """Tell whether the earlier prompt has the last `far` characters before a token too, so that no place is in them."""
+    held = attribute.read(segments, later, end + 1 - min(_READ, end + 1), end + 1)
+    ids = next((ids for n in range(held.size - 1, -1, -1) if len(segments.decode(ids := held[n:])) >= far), held)
+    return _holds(attribute.read(segments, earlier), ids[1:-1])
 
 
 def _runs_on(segments: attribute.Segments, earlier: attribute.Ids, later: attribute.Ids, token: int) -> bool:
@@ -178,9 +194,13 @@ def _runs_on(segments: attribute.Segments, earlier: attribute.Ids, later: attrib
     around = attribute.read(segments, later, token - _JOINT, token + _JOINT)
     if around.size < 2 * _JOINT:
         return False
-    run, whole = around.tobytes(), attribute.read(segments, earlier).tobytes()
+    return _holds(attribute.read(segments, earlier), around)
+
+
+def _holds(prompt: attribute.Ids, ids: attribute.Ids) -> bool:
+    run, whole = ids.tobytes(), prompt.tobytes()
     at = whole.find(run)
-    while at >= 0 and at % around.itemsize:
+    while at >= 0 and at % ids.itemsize:
         at = whole.find(run, at + 1)
     return at >= 0
 

@@ -153,8 +153,9 @@ def test_who_is_asking_costs_something_only_where_text_stands_behind(behind, tol
     assert [finding.rule.code for finding in check(tmp_path, bodies)] == (["PFX105"] if told else [])
 
 
-def test_what_moves_is_lost_where_the_template_leaves_thoughts_out_ahead_of_it(tmp_path):
-    """Where it belongs, it would have been served all the same."""
+@pytest.mark.parametrize("fresh", [False, True])
+def test_what_moves_is_lost_where_the_template_leaves_thoughts_out_ahead_of_it(fresh, tmp_path):
+    """Where it belongs, it would have been served all the same, whatever ids the calls get each time."""
     bodies = []
     for number in range(4):
         history = []
@@ -163,10 +164,12 @@ def test_what_moves_is_lost_where_the_template_leaves_thoughts_out_ahead_of_it(t
             one = f"c{number}{turn}"
             asked = assistant("", tool_calls=[call(one)], reasoning_content=f"thought {turn} of {number}")
             history += [asked, tool(one, f"Page {turn} of {'ABCD'[number] * 30}.")]
-            bodies.append({"model": "m", "messages": [system(RULES), *history, system(f"Keep to this. {RULE}")]})
+            sent = json.loads(json.dumps(history).replace(f'"c{number}', f'"{turn if fresh else ""}c{number}'))
+            bodies.append({"model": "m", "messages": [system(RULES), *sent, system(f"Keep to this. {RULE}")]})
             history.append(assistant(f"It is {'ABCD'[number] * turn}."))
     result, _ = analyzed(tmp_path, bodies, what_if=(), engines=("sglang",))
     turns = 4 * 2
+    assert set(lost(result)) == ({"PFX203", "PFX405"} if fresh else {"PFX203"})
     assert lost(result)["PFX203"] / (turns + 3) == pytest.approx(len(RULE) / 5, rel=0.4)
 
 
@@ -277,3 +280,46 @@ def test_results_in_another_order_are_told_where_their_texts_are_cleared_as_well
             bodies.append({"model": "m", "messages": history if together else [system(RULES), *history], **head})
     found = {(finding.rule.code, finding.kind): finding.requests for finding in check(tmp_path, bodies)}
     assert found == {("PFX408", "order"): 9, ("PFX401", "cleared"): 9}
+
+
+def test_a_message_that_ends_the_requests_of_some_conversations_costs_their_first_turns_too(tmp_path):
+    """The latest request of the template may be of a conversation that has no such message."""
+    bodies = []
+    for turn in range(3):
+        for number in range(8):
+            history = [
+                message
+                for n in range(turn + 1)
+                for message in (user(f"{n}: {'ABCDEFGH'[number] * 40}?"), assistant(f"It is {'abcdefgh'[number] * 9}."))
+            ]
+            behind = [] if number % 2 else [system(f"Keep to this. {RULE}")]
+            bodies.append({"model": "m", "messages": [system(RULES), *history[:-1], *behind]})
+    bodies += [
+        {**body, "messages": [body["messages"][0], user(f"{n * 40}?"), *body["messages"][2:]]}
+        for body, n in zip(bodies[:8], "IJKLMNOP", strict=True)
+    ]
+    (finding,) = check(tmp_path, bodies)
+    assert finding.rule.code == "PFX203"
+    rows = [*range(8, 24), *range(24, 32)]
+    assert sorted(s.row for s in finding.sightings if s.row >= 8) == [row for row in rows if row % 2 == 0]
+    result, _ = analyzed(tmp_path, bodies, what_if=(), engines=("sglang",))
+    assert lost(result)["PFX203"] / 12 == pytest.approx(len(RULE) / 5, rel=0.5)
+
+
+def test_what_ends_before_the_same_words_as_another_place_is_not_taken_for_that(tmp_path):
+    """The cache had the whole system text from another conversation, of the same second."""
+    words = "at the northern depot of the lake"
+    head = f"{RULE} Sell tickets {words}. Ask every guest for the number of the booking and for the day of travel."
+    page = f"{'Page of the ferry, of which there are many and more. ' * 2}"[: 90 - len(words)] + words + " is late" * 60
+    bodies = []
+    for turn in range(4):
+        for number in range(2):
+            history = [user(f"Question of {'AB'[number] * 30}?")]
+            for n in range(turn):
+                text = page + f" {number}{n}"
+                cut = text if n >= turn - 2 else f"{text[:90]}... [{len(text)} chars]"
+                history += [assistant("", tool_calls=[call(f"c{number}{n}")]), tool(f"c{number}{n}", cut)]
+            bodies.append({"model": "m", "messages": [system(f"It is 10:0{turn}:07.\n{head}"), *history]})
+    result, _ = analyzed(tmp_path, bodies, what_if=(), engines=("sglang",))
+    assert set(lost(result)) == {"PFX101", "PFX401"}
+    assert lost(result)["PFX401"] == 0

@@ -99,6 +99,8 @@ class Observer:
     _causes: Causes = field(default_factory=Causes)
     _grouper: Grouper = field(default_factory=Grouper)
     _known: Known = field(default_factory=Known)
+    _ended: dict[int, View] = field(default_factory=dict)
+    """The latest request of each family that ends with a message that every turn has behind its history."""
 
     def __post_init__(self) -> None:
         self._tracks = Tracks(self.memory)
@@ -128,13 +130,22 @@ class Observer:
         hits: list[Hit] = []
         track: int | None = None
         with suppress(RecursionError):
-            earlier, hits, track = _hits(match, sibling, here)
+            earlier, hits, track = _hits(match, self._like(sibling, here, family), here)
         if earlier is not None:
             self._causes.pair(family, track, same=track is not None)
             if hits:
                 self._causes.add(earlier, here, hits, row=row, family=family, track=track)
+            if any(hit.code == "PFX203" for hit in hits) and _end_alike(earlier, here):
+                self._ended[family] = here
         self._causes.seen(here, row)
         self._tracks.pack()
+
+    def _like(self, sibling: View | None, here: View, family: int) -> View | None:
+        """Give another sibling where only that one ends as a request does: some conversations end so, and some not."""
+        ended = self._ended.get(family)
+        if ended is None or ended.namespace != here.namespace or not _end_alike(ended, here):
+            return sibling
+        return sibling if sibling is not None and _end_alike(sibling, here) else ended
 
     def taken(self, request: Request, row: int, family: int) -> Taken:
         """Take a request apart, to be seen later by `see_taken`: while it is new this is quicker, and it keeps less."""
@@ -164,6 +175,12 @@ class Observer:
 
 def _fault(error: Exception, path: str, line: int) -> str:
     return f"{type(error).__name__} at {path}:{line}"
+
+
+def _end_alike(earlier: View, later: View) -> bool:
+    """Tell whether two requests end with the same message."""
+    one, two = earlier.messages[-1:], later.messages[-1:]
+    return bool(one and two) and one[0].key == two[0].key
 
 
 def _placed(hit: Hit, view: View) -> Hit:
