@@ -89,7 +89,8 @@ def _is_plain(message: JsonObject) -> bool:
     """Tell quickly whether a message is one of those, most of a log, that the route hands on as they are."""
     if len(message) != 2 or type(message.get("content")) is not str:
         return False
-    return message.get("role") in _HANDED_ON
+    role = message.get("role")
+    return type(role) is str and role in _HANDED_ON
 
 
 def normalise_tools(tools: Sequence[JsonObject], *, route: Route = "vllm", choice: Any = None) -> list[JsonObject]:
@@ -143,7 +144,7 @@ def _vllm_message(message: JsonObject, content_as: ContentFormat) -> JsonObject:
     result: JsonObject = {"role": role, "content": content}
     if role == "assistant":
         if message.get("tool_calls"):
-            result["tool_calls"] = [_vllm_call(call) for call in message["tool_calls"]]
+            result["tool_calls"] = [_vllm_call(call) for call in _calls(message)]
         reasoning = _first(message, "reasoning", "reasoning_content", "thinking")
         if reasoning is not None:
             result["reasoning"] = result["reasoning_content"] = reasoning
@@ -158,6 +159,13 @@ def _vllm_message(message: JsonObject, content_as: ContentFormat) -> JsonObject:
         if isinstance(message.get(key), str):
             result[key] = message[key]
     return result
+
+
+def _calls(message: JsonObject) -> list[Any]:
+    calls = message["tool_calls"]
+    if not isinstance(calls, list):
+        raise TemplateRefusedError("a message's tool calls are no list", slug="bad-tool-call")
+    return calls
 
 
 def _vllm_call(call: Any) -> JsonObject:

@@ -21,6 +21,7 @@ from prefixlint import accounts, bodies, logs, rereading, resimulate, simulate, 
 from prefixlint.accounts import Account, Material
 from prefixlint.ingest import Ingest
 from prefixlint.logfindings import LogFinding
+from prefixlint.logrules import Fault
 from prefixlint.model import Request, Text, TokenIds
 from prefixlint.resimulate import Outcome
 from prefixlint.results import NotTried
@@ -134,6 +135,8 @@ class Study:
     keep: Callable[[int, Any], None] | None = None
     """Is handed the bodies that requests have with all fixes, by their rows."""
     unchanged: set[int] = field(default_factory=set)
+    fault: Fault | None = None
+    """The first request over which a rewrite stumbled; those stay as logged."""
     foreign: bool = False
     """Whether there were token ids that the tokenizer at hand does not give for their text."""
     _prompts: Table = field(default_factory=Table)
@@ -306,7 +309,7 @@ class Study:
             table = self.material.table
             for row, request in self._in_order(set(wanted)):
                 family = table.family[row]
-                for choice, body in rewriter.rewrite(request, row, family, wanted[family]):
+                for choice, body in self._bodies(rewriter, request, row, family, wanted[family]):
                     again = None if body is request.body else logs.with_body(request, body)
                     if again is None:
                         continue
@@ -320,6 +323,17 @@ class Study:
                         self.unchanged.add(row)
 
         self.ingest.add_prompts(rewritten(), self._prompts)
+
+    def _bodies(
+        self, rewriter: Rewriter, request: Request, row: int, family: int, choices: Iterable[Choice]
+    ) -> Sequence[tuple[Choice, Any]]:
+        """Rewrite a request; one over which a rewrite stumbles stays as logged."""
+        try:
+            return list(rewriter.rewrite(request, row, family, choices))
+        except Exception as error:  # noqa: BLE001  # it reads what strangers wrote
+            self.unchanged.add(row)
+            self.fault = self.fault or Fault(request.path, request.line, type(error).__name__)
+            return ()
 
     def _in_order(self, families: set[int]) -> Iterator[tuple[int, Request]]:
         """Read the requests of some families again, in the order of use."""

@@ -167,6 +167,9 @@ class Ingest:
         except ValueError as error:
             out.table.set_none()
             _count(out.refused, str(error))
+        except (TypeError, AttributeError, LookupError) as error:  # a request of odd types, which no server takes
+            out.table.set_none()
+            _count(out.refused, f"what it holds is not what its format asks for ({type(error).__name__})")
 
     def _content(self, request: Request, content: Any, out: Ingested, conversation: Hashable) -> None:
         table = out.table
@@ -273,7 +276,7 @@ def _conversation(request: Request, family: int) -> Any:
 
 
 def _message_key(message: dict[str, Any]) -> int:
-    return hash((message.get("role"), plain_text(message.get("content"))))
+    return hash((str(message.get("role")), plain_text(message.get("content"))))
 
 
 def _count(counts: dict[str, int], reason: str) -> None:

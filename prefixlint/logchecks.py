@@ -15,6 +15,7 @@ from prefixlint.errors import LogRefusedError, NoInputError
 from prefixlint.findings import At, Finding, Rule, Severity
 from prefixlint.prompts import Span
 from prefixlint.reach import is_aside
+from prefixlint.wording import many
 
 if TYPE_CHECKING:
     from prefixlint.logfindings import LogFinding, Where
@@ -69,9 +70,15 @@ def examine(path: Path, shown: str, rules: Mapping[str, Rule]) -> Iterator[Findi
             else:
                 skipped.append(item)
 
+    observer = logrules.Observer()
     try:
-        for finding in logrules.check(requests(), rules):
+        for row, request in enumerate(requests()):
+            observer.see(request, row)
+        for finding in observer.findings(rules):
             yield as_finding(finding, shown)
+        if observer.fault is not None:
+            reason = f"{many(observer.left_out, 'request')} not judged: a log rule has a fault ({observer.fault.error})"
+            yield Skip(str(path), observer.fault.line, "log-rules-failed", reason)
     except (NoInputError, LogRefusedError) as error:
         yield Skip(str(path), 0, error.slug, error.message)
     except Exception as error:  # noqa: BLE001  # the rules read what strangers wrote; other files are judged all the same

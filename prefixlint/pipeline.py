@@ -382,7 +382,10 @@ def _what_if(study: gains.Study, analysis: Analysis, options: Options, *, timed:
         notes.append(Note("what-if-ids", text))
     if tried.unchanged:
         stayed = f"{many(tried.unchanged, 'request')} with a cause stayed as logged"
-        notes.append(Note("what-if-unchanged", f"{stayed}: only bodies and texts can be rewritten"))
+        reason = "only bodies and texts can be rewritten"
+        if study.fault is not None:
+            reason = f"a rewrite has a fault ({study.fault.told(study.material.redactor)})"
+        notes.append(Note("what-if-unchanged", f"{stayed}: {reason}"))
     analysis = replace(analysis, notes=notes)
     return waterfalls.add(analysis, study.material, study.account, tried, timed=timed)
 
@@ -423,7 +426,8 @@ def _findings(run: _Run, order: np.ndarray, options: Options, log: Log, redactor
         run.notes.append(Note("causes-sampled", f"{seen}; --why all looks at every one"))
     observer = watcher.finish(order, lambda rows: _again(run.table, log, rows))
     if observer.fault is not None:
-        run.notes.append(Note("causes-fault", f"no causes are shown: a log rule has a fault ({observer.fault})"))
+        left_out = f"{many(observer.left_out, 'request')} left out of the search for causes"
+        run.notes.append(Note("causes-fault", f"{left_out}: a log rule has a fault ({observer.fault.told(redactor)})"))
     return observer.findings(rulebook.rules(), redactor)
 
 

@@ -250,13 +250,12 @@ def test_values_that_are_nested_too_deep_cost_no_other_finding(project, depth):
     assert "PFX101 clock-in-prefix" in shown.stdout
 
 
-def test_a_fault_of_a_log_rule_costs_that_log_alone(project, monkeypatch):
-    from prefixlint import logrules
-
+@pytest.mark.parametrize("place", ["prefixlint.logrules.view", "prefixlint.logrules.Observer.findings"])
+def test_a_fault_of_a_log_rule_costs_that_log_alone(project, monkeypatch, place):
     def broken(*_, **__):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(logrules, "check", broken)
+    monkeypatch.setattr(place, broken)
     (project / "log.jsonl").write_text("\n".join(json.dumps(body) for body in bodies(4)))
     (project / "clock.j2").write_text(f"{{{{ now() }}}}\n{PROMPT}\n")
     done = CliRunner().invoke(main, ["check", "--format", "json", "--no-cache", "log.jsonl", "clock.j2"])

@@ -703,16 +703,50 @@ def test_a_message_that_is_repeated_is_kept_once():
     assert [m._json is None for m in later.messages] == [m._plain is not None for m in later.messages] == [True, False]
 
 
-def test_what_a_rule_stumbles_over_is_kept_for_later(monkeypatch):
+def test_a_request_over_which_a_rule_stumbles_is_left_out_and_others_are_judged(monkeypatch):
+    def clocked(n):
+        head = {"role": "system", "content": f"It is 10:{n:02}:07.\nYou are the clerk of the harbour.\n{RULES}"}
+        body = {"messages": [head, user(f"where is crate {n}?")]}
+        return Request("x", n + 1, Messages(body["messages"]), "openai-chat", body=body)
+
+    expected = [(f.rule.code, f.requests) for f in logrules.check(map(clocked, range(4)), rulebook.rules())]
+    assert expected == [("PFX101", 3)]
     observer = logrules.Observer()
-    request = Request("x", 7, Messages([user("one")]), "openai-chat", body={"messages": [user("one")]})
-    monkeypatch.setattr(logrules, "view", lambda *_: 1 / 0)
-    taken = observer.taken(request, 0, 0)
+    view = logrules.view
+    monkeypatch.setattr(logrules, "view", lambda request, *rest: 1 // (request.line - 3) and view(request, *rest))
+    faulty = observer.taken(clocked(2), 2, 0)
     assert observer.fault is None
-    observer.see_taken(taken)
-    assert observer.fault == "ZeroDivisionError at x:7"
-    observer.see_taken(observer.taken(request, 1, 0))
-    assert observer.findings(rulebook.rules()) == []
+    monkeypatch.setattr(logrules, "view", view)
+    for row in (0, 1, 2, 3, 4):
+        observer.see_taken(faulty if row == 2 else observer.taken(clocked(row), row, 0))
+    assert (observer.left_out, observer.fault.told()) == (1, "ZeroDivisionError at x:3")
+    assert [(f.rule.code, f.requests) for f in observer.findings(rulebook.rules())] == expected
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"role": ["user"], "content": "x"},
+        {"role": {"a": 1}, "content": "x"},
+        {"role": "user", "parts": [{"functionResponse": "x"}]},
+        {"role": "model", "parts": [{"functionCall": 7}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "toolUse": "x"}]},
+        {"role": "assistant", "content": "x", "tool_calls": True},
+        {"content": {"text": []}},
+        7,
+        None,
+        [],
+    ],
+)
+@pytest.mark.parametrize("key", ["messages", "contents", "input"])
+def test_a_message_of_odd_types_is_no_fault(odd, key):
+    observer = logrules.Observer()
+    for row in range(6):
+        body = {key: [{"role": "system", "content": RULES}, odd, user(f"question {row}"), odd][: 4 - row % 4 % 3]}
+        said = Messages([message for message in body[key] if isinstance(message, dict)])
+        observer.see(Request("x", row + 1, said, "openai-chat", body=body), row)
+    observer.findings(rulebook.rules())
+    assert observer.fault is None
 
 
 def test_a_text_of_which_both_ends_change_is_still_that_of_the_conversation(tmp_path):

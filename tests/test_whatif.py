@@ -258,21 +258,6 @@ def test_a_setting_is_that_of_the_first_turn(tmp_path):
     assert {None, "low", "high"} >= set(efforts.values())
 
 
-def test_a_fault_of_a_rewrite_costs_gains_and_nothing_else(tmp_path, monkeypatch):
-    path = planting.Planted(8, ("PFX101",), 60).write(tmp_path / "log.jsonl")
-
-    def broken(*_):
-        raise RuntimeError("x")
-
-    monkeypatch.setattr("prefixlint.whatif.moved_value._Moved.apply", broken)
-    result = pipeline.analyze([str(path)])
-    assert result.what_if == ()
-    assert result.findings
-    assert any(note.slug == "what-if-fault" for note in result.notes)
-    with pytest.raises(RuntimeError):
-        fixed(path, tmp_path / "out.jsonl")
-
-
 def test_kinds_are_files_and_have_their_own_rules():
     found = whatif.kinds()
     assert [kind.ORDER for kind in found] == sorted(kind.ORDER for kind in found)

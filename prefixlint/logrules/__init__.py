@@ -27,6 +27,7 @@ from prefixlint.redact import Redactor
 
 __all__ = [
     "At",
+    "Fault",
     "Hit",
     "LogFinding",
     "Observer",
@@ -78,23 +79,38 @@ def differences(earlier: str, later: str) -> list[tuple[_values.Place, str]]:
 
 
 @dataclass(frozen=True, slots=True)
+class Fault:
+    """The request over which a rule stumbled, and the kind of error."""
+
+    path: str
+    line: int
+    error: str
+
+    def told(self, masked: Redactor | None = None) -> str:
+        """Say what happened where, with paths as `masked` shows them."""
+        return f"{self.error} at {self.path if masked is None else masked.path(self.path)}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
 class Taken:
     """A request that was taken apart (None: nothing to compare), its template, and what the rules stumbled over."""
 
     view: View | None
     family: int
-    fault: str | None = None
+    fault: Fault | None = None
 
 
 @dataclass(slots=True)
 class Observer:
     """Sees the requests of a log one by one; keeps the latest turn of each conversation and the causes found.
 
-    `fault` is what a rule stumbled over in `see_taken`; from then on nothing is seen and nothing is found.
+    A request over which a rule stumbles is left out, as if the log did not hold it: `left_out` counts those, and
+    `fault` names the first.
     """
 
     memory: int = MEMORY
-    fault: str | None = None
+    left_out: int = 0
+    fault: Fault | None = None
     _tracks: Tracks = field(init=False)
     _causes: Causes = field(default_factory=Causes)
     _grouper: Grouper = field(default_factory=Grouper)
@@ -107,9 +123,7 @@ class Observer:
 
     def see(self, request: Request, row: int, family: int | None = None) -> None:
         """Compare a request with those before it. `row` names it in the findings; `family` is its template if known."""
-        here = self._taken_apart(request, row)
-        if here is not None:
-            self._see(here, self._grouper.add(request) if family is None else family)
+        self.see_taken(self.taken(request, row, self._grouper.add(request) if family is None else family))
 
     def _taken_apart(self, request: Request, row: int) -> View | None:
         """Give a request as the rules compare it; of its body only what they look at, since it may have to wait."""
@@ -150,31 +164,25 @@ class Observer:
     def taken(self, request: Request, row: int, family: int) -> Taken:
         """Take a request apart, to be seen later by `see_taken`: while it is new this is quicker, and it keeps less."""
         try:
-            here = None if self.fault is not None else self._taken_apart(request, row)
+            return Taken(self._taken_apart(request, row), family)
         except Exception as error:  # noqa: BLE001  # the rules read what strangers wrote
-            return Taken(None, family, _fault(error, request.path, request.line))
-        return Taken(here, family)
+            return Taken(None, family, Fault(request.path, request.line, type(error).__name__))
 
     def see_taken(self, taken: Taken) -> None:
-        """See a request where a fault of a rule must cost the causes and not what else is told of the log."""
-        here = taken.view
-        if self.fault is not None or here is None:
-            self.fault = self.fault or taken.fault
-            return
-        try:
-            self._see(here, taken.family)
-        except Exception as error:  # noqa: BLE001  # the rules read what strangers wrote
-            self.fault = _fault(error, here.path, here.line)
+        """See a request that was taken apart before."""
+        here, fault = taken.view, taken.fault
+        if here is not None:
+            try:
+                self._see(here, taken.family)
+            except Exception as error:  # noqa: BLE001  # the rules read what strangers wrote
+                fault = Fault(here.path, here.line, type(error).__name__)
+        if fault is not None:
+            self.left_out += 1
+            self.fault = self.fault or fault
 
     def findings(self, rules: Mapping[str, Rule], masked: Redactor | None = None) -> list[LogFinding]:
         """Give what the requests seen so far show, for the rules that are wanted."""
-        if self.fault is not None:
-            return []
         return self._causes.findings(rules, redact.shown() if masked is None else masked)
-
-
-def _fault(error: Exception, path: str, line: int) -> str:
-    return f"{type(error).__name__} at {path}:{line}"
 
 
 def _end_alike(earlier: View, later: View) -> bool:

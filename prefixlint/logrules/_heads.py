@@ -450,7 +450,7 @@ def opening(earlier: View, later: View) -> Iterator[Hit]:
 def ending(earlier: View, later: View) -> Iterator[Hit]:
     """Compare what siblings end with: a message that is the same in both could be had where both begin."""
     one, two = (view.messages[-1:] for view in (earlier, later))
-    if not one or one[0].key != two[0].key or len(later.messages) < 2 or len(earlier.messages) < 2:
+    if len(later.messages) < 2 or len(earlier.messages) < 2 or one[0].key != two[0].key:
         return
     role, text = two[0].said.role, two[0].said.text
     if role == "assistant" or len(text) < _ENDING or earlier.messages[0].key == later.messages[0].key:

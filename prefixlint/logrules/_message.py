@@ -219,7 +219,8 @@ def said(raw: Any) -> Said:
     for key in ("reasoning_content", "reasoning", "thinking"):
         if isinstance(raw.get(key), str):
             found.reasoning.append(raw[key])
-    for call in raw.get("tool_calls") or ():
+    calls = raw.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
         found.calls.append(_openai_call(call))
     if isinstance(raw.get("function_call"), dict):
         found.calls.append(_openai_call({"function": raw["function_call"]}))
@@ -257,12 +258,12 @@ class _Parts:
         if kind in ("thinking", "redacted_thinking", "reasoning") or part.get("thought") is True:
             self.reasoning.append(str(part.get("thinking") or part.get("text") or part.get("data") or ""))
         elif kind == "tool_use" or "toolUse" in part or "functionCall" in part:
-            held = part.get("toolUse") or part.get("functionCall") or part
+            held = _held(part, "toolUse", "functionCall")
             given = next((held[k] for k in ("input", "args", "arguments") if k in held), None)
             called = _text_or_none(held.get("id") or held.get("toolUseId"))
             self.calls.append(Call(called, str(held.get("name")), given))
         elif kind == "tool_result" or "toolResult" in part or "functionResponse" in part:
-            held = part.get("toolResult") or part.get("functionResponse") or part
+            held = _held(part, "toolResult", "functionResponse")
             inner = _Parts()
             inner.read(held.get("content"))
             text = "\n".join(inner.text) or (dumps(held["response"]).decode() if "response" in held else "")
@@ -273,6 +274,11 @@ class _Parts:
             self.text.append(part["text"])
         elif part:
             self.media.append(dumps(part).decode("utf-8", "replace"))
+
+
+def _held(part: dict[str, Any], *keys: str) -> dict[str, Any]:
+    """Give what a part holds under one of these names; the part itself where that is nothing to look into."""
+    return next((held for key in keys if isinstance(held := part.get(key), dict) and held), part)
 
 
 def _openai_call(call: Any) -> Call:

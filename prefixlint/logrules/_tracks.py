@@ -117,7 +117,7 @@ class Tracks:
         """
         view = self._newest
         assert view is not None
-        tools = self._pool.setdefault(("tools", (view.tools_key, view.marked)), view.tools)
+        tools = self._pool.setdefault(("tools", (view.tools_key, view.marked, view.tool_names)), view.tools)
         parts = tuple([(unit.path, len(unit.text)) for unit in view.head])
         head, text = self._pool.setdefault(("head", (view.head_text, parts)), (view.head, view.head_text))
         while len(self._pool) > _POOL:

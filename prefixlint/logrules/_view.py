@@ -129,7 +129,7 @@ def view(request: Request, row: int, message: Callable[[str, Any], Message] = Me
     items = raw or ()
     first = 0
     for item in items:
-        if not (isinstance(item, dict) and item.get("role") in _SYSTEM_ROLES):
+        if not _is_system(item):
             break
         head += _texts(f"{path}[{first}].content", item.get("content"))
         first += 1
@@ -149,7 +149,7 @@ def _only_text(body: Any, content: Messages) -> str | None:
     """Name the key of the one user message that a body has as a text instead of a list; None where it has a list."""
     if not isinstance(body, dict) or _is_body(body) or continues(body):
         return None
-    spoken = [m for m in content.messages if not (isinstance(m, dict) and m.get("role") in _SYSTEM_ROLES)]
+    spoken = [m for m in content.messages if not _is_system(m)]
     if len(spoken) != 1:
         return None
     key = next((key for key in (*_MESSAGE_KEYS, "prompt") if isinstance(body.get(key), str)), None)
@@ -161,9 +161,14 @@ def _stand_in(body: Any, content: Messages) -> dict[str, Any]:
     messages = list(content.messages)
     held = {key: body[key] for key in _SYSTEM_KEYS if key in body} if isinstance(body, dict) else {}
     first = messages[0] if messages and isinstance(messages[0], dict) else {}
-    if held and first.get("role") in _SYSTEM_ROLES and [u.text for u in _system(held)] == [first.get("content")]:
+    if held and _is_system(first) and [u.text for u in _system(held)] == [first.get("content")]:
         return {**held, "tools": list(content.tools), "messages": messages[1:]}
     return {"tools": list(content.tools), "messages": messages}
+
+
+def _is_system(message: Any) -> bool:
+    role = message.get("role") if isinstance(message, dict) else None
+    return isinstance(role, str) and role in _SYSTEM_ROLES
 
 
 def _is_body(body: Any) -> bool:

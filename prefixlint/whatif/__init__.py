@@ -115,7 +115,11 @@ def plan(
         codes = frozenset((code,))
         families = frozenset(number for finding in members for number in finding.families)
         others = {f.kind for f in every if f.rule.code != code and not families.isdisjoint(f.families)}
-        parts = _parts(codes, members, frozenset(others), pairs)
+        try:
+            parts = _parts(codes, members, frozenset(others), pairs)
+        except Exception as error:  # noqa: BLE001  # it reads what strangers wrote; other fixes are tried all the same
+            refused.append(NotSimulated(codes, families, f"a rewrite has a fault ({type(error).__name__})"))
+            continue
         if parts:
             rule = members[0].rule
             rows = frozenset(sighting.row for finding in members for sighting in finding.sightings)

@@ -73,6 +73,11 @@ class Turn:
             for at in range(self.past.sent)
         ]
 
+    def tools(self) -> list[Any] | None:
+        """Give the tools as they are to be sent so far; None where there is no list of them."""
+        held = _edit.get(self.body, self.view.tools_path)
+        return held if isinstance(held, list) else None
+
     def write(self, path: str, value: Any) -> None:
         """Put something else at a path of the body that is none of a message."""
         self.body = _edit.put(self.body, path, value)

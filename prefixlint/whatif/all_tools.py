@@ -12,7 +12,6 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from prefixlint.logrules._view import tool_name
-from prefixlint.whatif import _edit
 from prefixlint.whatif._examples import Example
 from prefixlint.whatif._turn import Turn
 
@@ -61,8 +60,8 @@ class _All:
 
     def apply(self, turn: Turn) -> None:
         """Declare every tool that is known of the template; a request's own definitions hold."""
-        tools = _edit.get(turn.body, turn.view.tools_path)
-        if not isinstance(tools, list) or self.number(turn.family, tools) is None:
+        tools = turn.tools()
+        if tools is None or self.number(turn.family, tools) is None:
             return
         known = self.known[self.see(turn.family, tools)]
         own = {tool_name(tool): tool for tool in tools}

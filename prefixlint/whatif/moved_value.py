@@ -61,7 +61,7 @@ class _Moved:
         places = [place for place in self.templates if place[0] == "tool"]
         if not places and not self.lists:
             return
-        tools = _edit.get(turn.body, turn.view.tools_path) or []
+        tools = turn.tools() or []
         for index, tool in enumerate(tools):
             name = tool_name(tool)
             for place, first in self.lists.items():

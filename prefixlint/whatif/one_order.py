@@ -62,7 +62,7 @@ class _Ordered:
         return value[:begin] + self.written.setdefault(key, value[begin:end]) + behind
 
     def _definitions(self, turn: Turn) -> None:
-        tools = list(_edit.get(turn.body, turn.view.tools_path) or ())
+        tools = list(turn.tools() or ())
         for index, tool in enumerate(tools):
             tools[index] = _like(self.first.setdefault(tool_name(tool), tool), tool)
         if turn.view.tools:

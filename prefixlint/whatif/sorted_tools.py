@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from prefixlint.logrules._view import tool_name
-from prefixlint.whatif import _edit
 from prefixlint.whatif._examples import Example
 from prefixlint.whatif._turn import Turn
 
@@ -20,8 +19,8 @@ class _Sorted:
 
     def apply(self, turn: Turn) -> None:
         """Sort the tools; what has no name (a cache marker) stays behind them."""
-        tools = _edit.get(turn.body, turn.view.tools_path)
-        if isinstance(tools, list) and (ordered := sorted(tools, key=_rank)) != tools:
+        tools = turn.tools()
+        if tools is not None and (ordered := sorted(tools, key=_rank)) != tools:
             turn.write(turn.view.tools_path, ordered)
 
 
