@@ -20,7 +20,7 @@ from prefixlint.renders import Renders
 from prefixlint.resolve import Frame, Resolver
 from prefixlint.sources import Diagnostic, Sink, Summary
 from prefixlint.sources._pyscope import words
-from prefixlint.sources._pysinks import MESSAGE_CLASSES, is_message_call, looks_like_messages
+from prefixlint.sources._pysinks import MESSAGE_CLASSES, holds_blocks, is_message_call, looks_like_messages
 from prefixlint.sources._pytexts import SYSTEM_KEYS
 from prefixlint.speech import is_addressed, is_code
 from prefixlint.values import (
@@ -168,7 +168,9 @@ def _prompts(linked: Linked, summary: Summary, sink: Sink, renders: Renders) -> 
             yield prompt
     elif sink.kind == "messages":
         for inner in renders.bound(sink, frame):
-            messages = _Messages(linked, renders.of_messages(sink, frame)).read(sink.value, inner)
+            reader = _Messages(linked, renders.of_messages(sink, frame))
+            read = reader.read_system if sink.role == "system" else reader.read  # blocks are one message
+            messages = read(sink.value, inner)
             if messages:
                 lone = len(messages) == 1 and is_lone(sink, messages)
                 yield Prompt(tuple(messages), span, name=sink.name, lone=lone)
@@ -184,7 +186,11 @@ def _prompts(linked: Linked, summary: Summary, sink: Sink, renders: Renders) -> 
         yield Prompt((), span, tools=tuple(_tools(linked, sink.value, frame)), name=sink.name)
     elif sink.kind in ("text", "hint", "named"):
         continues = sink.kind != "named" or sink.role == "system"
-        shown = not _is_record(linked.resolver.resolve(sink.value, frame)[0])
+        held = linked.resolver.resolve(sink.value, frame)[0]
+        if sink.kind == "text" and sink.role == "system" and holds_blocks(held):
+            yield Prompt(tuple(_Messages(linked).read_system(sink.value, frame)), span, continues=True, name=sink.name)
+            return
+        shown = not _is_record(held)
         for nodes in renders.fillings(sink, frame):
             if sink.kind == "text" or (is_addressed(nodes) if sink.kind == "hint" else not is_code(nodes)):
                 whole = (Message(sink.role, tuple(nodes), span),)

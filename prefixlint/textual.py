@@ -105,10 +105,9 @@ class Texts:
 
     def is_class(self, path: str) -> bool:
         """Tell whether a dotted name is a class whose instances are texts."""
-        return (
-            any(part in TEMPLATE_CLASSES or part in TEXT_CLASSES for part in path.split(".")[-2:])
-            or path == "string.Template"
-        )
+        # a method of a class of the project is not that of a framework's class of the same name
+        named = path.split(".")[-1:] if path.startswith(".") else path.split(".")[-2:]
+        return any(part in TEMPLATE_CLASSES or part in TEXT_CLASSES for part in named) or path == "string.Template"
 
     def elements_of(self, held: Value, frame: Frame) -> Value | None:
         """Give the list whose elements another one has, one by one: `filter(None, x)`, `(p for p in x if p)`."""

@@ -117,11 +117,21 @@ def entries(value: Map) -> dict[str, Value]:
 def moving_slices(value: Value) -> Iterator[Slice]:
     """Give slices that keep the last N elements of a conversation."""
     for part in passed_on(value):
-        if isinstance(part, Slice) and part.upper is None and holds_messages(part.base):
+        if isinstance(part, Slice) and part.upper is None and (holds_messages(part.base) or gives_messages(part.base)):
             lower = bare(part.lower) if part.lower is not None else None
             negative = isinstance(lower, Const) and isinstance(lower.value, int) and lower.value < -1
             if negative or (isinstance(lower, Op) and lower.name == "-" and len(lower.operands) == 1):
                 yield part
+
+
+def gives_messages(value: Value) -> bool:
+    """Tell whether a function says that it gives the messages of a conversation: `self.get_history(chat)[-10:]`."""
+    held = bare(value)
+    said = words_of(last_name(held)) if isinstance(held, Call) else set()
+    return bool(said & MESSAGE_WORDS) and bool(said & _GIVES)
+
+
+_GIVES = frozenset(["get", "load", "fetch", "read", "list", "recent", "stored"])
 
 
 def number_of(tail: Slice) -> int | None:
@@ -206,10 +216,11 @@ def literals(value: Value) -> set[str]:
     return {value.text} if isinstance(value, Lit) else set()
 
 
-def named_parts(value: Value) -> list[Value]:
-    """Give the parts of a concatenation that are names."""
+def named_parts(value: Value, *, fields: bool = False) -> list[Value]:
+    """Give the parts of a concatenation that are names, with `fields` those in an f-string too."""
     held = bare(value)
     parts = held.parts if isinstance(held, Join) else (value,)
+    parts = tuple(part.value if fields and isinstance(part, Field) else part for part in parts)
     return [part for part in parts if dotted(part)]
 
 

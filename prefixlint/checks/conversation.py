@@ -11,6 +11,7 @@ from prefixlint.checks._shapes import (
     Hit,
     elements_of,
     entries,
+    gives_messages,
     holds_messages,
     is_called,
     keeps,
@@ -27,6 +28,7 @@ from prefixlint.prompts import Hole, Span, Text
 from prefixlint.resolve import Frame
 from prefixlint.sources import Summary
 from prefixlint.sources._pyscope import words
+from prefixlint.sources._pysinks import KEEPS
 from prefixlint.values import (
     Attr,
     Call,
@@ -38,10 +40,12 @@ from prefixlint.values import (
     Lit,
     Loop,
     Map,
+    Name,
     Op,
     Param,
     Seq,
     Slice,
+    Star,
     Value,
     Var,
     bare,
@@ -100,7 +104,7 @@ def _mutated(context: Context) -> Iterator[Hit]:
         if sink.name not in ("content", "tool_calls") or not isinstance(sink.value, Seq):
             continue
         target, _, value = sink.value.items
-        cut = sink.name == "content" and _cuts(value)
+        cut = sink.name == "content" and (_cuts(value) or _is_note(context, value, frame))
         if elements_of(target, HISTORY_WORDS) or (cut and sink.loop and _by_index(target)):
             severity = Severity.ERROR if cut else Severity.INFO
             yield frame.span(sink.value), "a message that was already sent is changed in place", severity
@@ -131,6 +135,14 @@ def _cuts(value: Value) -> bool:
     """
     held = bare(value)  # an empty text is put where there was none
     return (isinstance(held, Lit) and held.text != "") or (isinstance(held, Slice) and _is_content(held.base))
+
+
+def _is_note(context: Context, value: Value, frame: Frame) -> bool:
+    """Tell whether a value is a constant of a module that holds a note: `CLEARED = "[cleared]"`."""
+    if not isinstance(bare(value), Name):
+        return False
+    held, inner = context.linked.resolver.resolve(value, frame)
+    return inner.frozen and isinstance(held, Lit) and held.text != ""
 
 
 def _is_content(value: Value) -> bool:
@@ -171,13 +183,27 @@ def _reasoning(context: Context) -> Iterator[Hit]:
             continue
         if _without_thoughts(answer):
             yield frame.span(answer), "the model's thoughts are cut out of the message that is sent again"
-        if not isinstance(answer, Attr):
-            continue
-        if answer.name == "content" and isinstance(answer.base, Attr) and answer.base.name == "message":
+        if _is_answered_text(answer):
             yield (
                 frame.span(item),
                 "only the content of the model's message is kept: its reasoning is lost on replay",
             )
+
+
+def _is_answered_text(answer: Value) -> bool:
+    """Tell whether a value is the text of what a model answered: `….message.content`, `…["message"]["content"]`."""
+    return _key(answer) == "content" and _key(_owner(answer)) == "message"
+
+
+def _key(value: Value | None) -> str | None:
+    """Give the name of an attribute, or the key of an entry."""
+    if isinstance(value, Attr):
+        return value.name
+    return text_of(value.key) if isinstance(value, Item) else None
+
+
+def _owner(value: Value) -> Value | None:
+    return bare(value.base) if isinstance(value, (Attr, Item)) else None
 
 
 def _without_thoughts(answer: Value) -> bool:
@@ -203,10 +229,10 @@ def _ephemeral(context: Context) -> Iterator[Hit]:
     kept_whole: set[int] = set()  # what is appended is stored as it stands
     for summary, sink, _ in sinks(context, "call"):
         call = sink.value
-        if sink.name == "append" and isinstance(call, Call) and call.args:
-            item, target = bare(call.args[0]), receiver(call)
+        if sink.name in KEEPS and isinstance(call, Call) and call.args:
+            item, target = bare(call.args[-1]), receiver(call)
             kept_whole.add(id(item))
-            if isinstance(item, Map) and target and is_called(target, MESSAGE_WORDS) and "content" in entries(item):
+            if isinstance(item, Map) and target and is_called(target, _KEEPERS) and "content" in entries(item):
                 stored.setdefault((summary.path, sink.func), []).append(entries(item)["content"])
     for summary, sink, frame in sinks(context, "messages", "store"):
         for part in _sent_parts(sink.value) if sink.kind == "store" else walk(sink.value):
@@ -218,11 +244,24 @@ def _ephemeral(context: Context) -> Iterator[Hit]:
             for kept in stored.get((summary.path, sink.func), ()):
                 if dotted(kept) in (None, dotted(sent)):
                     continue  # the one name, with what it holds in each case
-                if any(_is_same(kept, part) for part in named_parts(sent)):
+                whole = sink.kind == "messages" and _with_history(sink.value)
+                if any(_is_same(kept, part) for part in named_parts(sent, fields=whole)):
                     yield (
                         frame.span(part),
                         "the text sent is not the text stored: on the next turn this message differs",
                     )
+
+
+def _with_history(messages: Value) -> bool:
+    """Tell whether a list of messages goes on with a conversation, so that the next request holds the newest again."""
+    held = bare(messages)
+    parts = held.items if isinstance(held, Seq) else held.parts if isinstance(held, Join) else ()
+    lists = (part.value if isinstance(part, Star) else part for part in parts)
+    return any(holds_messages(part) or gives_messages(part) for part in lists)
+
+
+_KEEPERS = MESSAGE_WORDS | {"store", "memory", "session", "db", "repo", "repository"}
+"""Names of what keeps a conversation."""
 
 
 def _sent_parts(stored: Value) -> Iterator[Value]:

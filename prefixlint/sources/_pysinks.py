@@ -69,6 +69,8 @@ WINDOWS = frozenset(["ConversationBufferWindowMemory", "ConversationTokenBufferM
 """Calls of frameworks that keep the last messages of a conversation."""
 _CHANGES = frozenset(["append", "insert", "extend", "pop"])
 """Methods that change a list of messages."""
+KEEPS = frozenset(["append", "add", "add_message", "save", "save_message"])
+"""Methods of what keeps a conversation that put a message behind the others."""
 RENDERS = FILLED | word_set(
     "partial_format stream astream astream_events batch abatch predict apredict aformat_prompt aformat_messages aformat"
 )
@@ -118,7 +120,7 @@ def of_call(call: Call, scope: Scope) -> None:
         scope.sink("message", call, MESSAGE_CLASSES.get(last) or MESSAGE_CLASSES[owner])
     elif is_message_call(call):
         scope.sink("message", call)
-    elif last in TEMPLATE_CLASSES or owner in TEMPLATE_CLASSES:
+    elif last in TEMPLATE_CLASSES or (owner in TEMPLATE_CLASSES and not path.startswith(".")):
         messages = last in ("from_messages", "ChatPromptTemplate")
         scope.sink("messages" if messages else "text", call)
     elif last in _SYSTEM_METHODS and not shows(owner):
@@ -141,7 +143,8 @@ def of_call(call: Call, scope: Scope) -> None:
     if scope.module.declared.sinks:
         _declared(call, scope)
     changes = last in _CHANGES and call.args
-    if changes or last in WINDOWS or any(key in CACHE_KEYS for key, _ in call.kwargs):
+    stored = last in KEEPS and bool(call.args) and {"role", "content"} <= map_keys(bare(call.args[-1]))
+    if changes or stored or last in WINDOWS or any(key in CACHE_KEYS for key, _ in call.kwargs):
         scope.sink("call", call, name=last)
     method = isinstance(func, Attr) or (isinstance(func, Name) and "." in path.strip("."))
     if method and (last in RENDERS or (last in _RUNS and call.kwargs)):
@@ -191,7 +194,7 @@ def _keywords(pairs: tuple[tuple[str, Value], ...], scope: Scope, owner: str = "
     keys = {key for key, _ in pairs}
     for key, value in pairs:
         if key in SYSTEM_KEYS or (key in ("role", "goal") and "backstory" in keys):
-            if looks_like_messages(value) or _blocks(value):
+            if looks_like_messages(value) or holds_blocks(value):
                 scope.sink("messages", value, "system")
             elif not isinstance(bare(value), (Param,)):
                 sure = key not in _COMMON_KEYS or keys & _REQUEST_KEYS or words(owner) & _MODEL_WORDS
@@ -236,7 +239,7 @@ def is_message_call(call: Call) -> bool:
     return last[:1].isupper() or bool(words(last) & {"message", "msg", "turn"})
 
 
-def _blocks(value: Value) -> bool:
+def holds_blocks(value: Value) -> bool:
     """Tell whether a value is a list of content blocks: `[{"type": "text", "text": …}]`."""
     held = bare(value)
     return isinstance(held, Seq) and any({"type", "text"} <= map_keys(bare(item)) for item in held.items)
@@ -342,6 +345,7 @@ def of_names(env: dict[str, Value], before: dict[str, Value], scope: Scope, *, e
 
     Not `ended`, a loop goes on: a list of tools may still be sorted, and a text that grows is not yet what is sent.
     """
+    in_order = {id(part) for part in map(_put_in_order, scope.returns) if part is not None}
     for name, value in env.items():
         if before.get(name) is value or isinstance(value, (Param, Var, Name)):
             continue
@@ -370,8 +374,16 @@ def of_names(env: dict[str, Value], before: dict[str, Value], scope: Scope, *, e
             and _names_tools(name)
             and isinstance(value, (Join, Loop, Seq))
             and getattr(value, "kind", "") not in ("set", "dict")
+            and id(value) not in in_order
         ):
             scope.sink("tools", value, SENT if holds_tools(value) else "text", name=name)
+
+
+def _put_in_order(returned: Value) -> Value | None:
+    """Give the list that a function gives back sorted: `return sorted(tools, key=…)`."""
+    held = bare(returned)
+    ordered = isinstance(held, Call) and dotted(held.func) == "sorted" and bool(held.args)
+    return bare(held.args[0]) if ordered and isinstance(held, Call) else None
 
 
 def _is_long(value: Value, scope: Scope) -> bool:

@@ -1,0 +1,90 @@
+"""Conversations that code keeps in other places than a list called history, and changes by other names."""
+
+import pytest
+
+from tests.linting import codes, findings
+
+RULES = "You keep a hive diary. Weights are kilograms. Flag a swarm risk. Never guess what a keeper meant. " * 2
+
+
+def words_of(text, code):
+    return {each.severity.word for each in findings({"a.py": text})[0] if each.rule.code == code}
+
+
+@pytest.mark.parametrize(
+    ("note", "word"), [('CLEARED = "[cleared]"', {"error"}), ("CLEARED = load()", set()), ('CLEARED = ""', set())]
+)
+def test_a_note_in_place_of_a_result_may_be_a_constant(note, word):
+    text = f"{note}\ndef f(messages, keep):\n    old = [i for i, m in enumerate(messages) if m['role'] == 'tool']\n"
+    text += "    for i in old[:-keep]:\n        messages[i]['content'] = CLEARED\n    return messages\n"
+    assert words_of(text, "PFX401") == word
+
+
+@pytest.mark.parametrize(
+    ("read", "fires"),
+    [
+        ("load_messages(user)[-10:]", True),
+        ("self.db.get_history(user)[-10:]", True),
+        ("load_messages(user)", False),
+        ("get_message_ids(user)[-10:]", False),
+        ("format_history(user)[-900:]", False),
+    ],
+)
+def test_a_window_over_what_a_function_says_are_the_messages(read, fires):
+    text = f"RULES = {RULES!r}\ndef f(self, user, client):\n    messages = [{{'role': 'system', 'content': RULES}}]\n"
+    text += f"    messages += {read}\n    return client.chat(messages=messages)\n"
+    assert ("PFX402" in codes({"a.py": text})) is fires
+
+
+@pytest.mark.parametrize(
+    ("answer", "fires"),
+    [
+        ("data['choices'][0]['message']['content']", True),
+        ("data['message']['content']", True),
+        ("reply.message.content", True),
+        ("data['title']['content']", False),
+        ("data['message']['summary']", False),
+    ],
+)
+def test_an_answer_in_a_body_is_a_message_with_its_reasoning_too(answer, fires):
+    text = f"def f(history, data, reply):\n    history.append({{'role': 'assistant', 'content': {answer}}})\n"
+    assert ("PFX403" in codes({"a.py": text})) is fires
+
+
+KEPT = "self.store.append(chat, {'role': 'user', 'content': @})"
+
+
+@pytest.mark.parametrize(
+    ("messages", "kept", "fires"),
+    [
+        ("history + [{'role': 'user', 'content': sent}]", "text", True),
+        ("[*history, {'role': 'user', 'content': sent}]", "text", True),
+        ("history + [{'role': 'user', 'content': sent}]", "sent", False),
+        ("[{'role': 'user', 'content': sent}]", "text", False),  # no conversation goes on with it
+    ],
+)
+def test_a_store_keeps_another_text_than_the_one_sent(messages, kept, fires):
+    text = "def f(self, chat, text, history, client):\n    sent = f'It is {clock()}. {text}'\n"
+    text += f"    reply = client.messages.create(messages={messages})\n    {KEPT.replace('@', kept)}\n"
+    assert words_of(text, "PFX404") == ({"error"} if fires else set())
+
+
+@pytest.mark.parametrize("kept", ["sorted(tools, key=lambda t: t['name'])", "sorted(tools, key=by_name)"])
+def test_tools_that_a_function_gives_back_sorted_have_an_order(kept):
+    text = "import asyncio\nasync def collect(tasks):\n    tools = []\n    done, _ = await asyncio.wait(tasks)\n"
+    text += "    for task in done:\n        tools.append({'name': task.name, 'description': 'd', 'input_schema': {}})\n"
+    assert words_of(f"{text}    return {kept}\n", "PFX304") == set()
+    assert words_of(f"{text}    return tools\n", "PFX304") == {"error"}
+
+
+@pytest.mark.parametrize("name", ["PromptBuilder", "PromptTemplate", "Writer"])
+@pytest.mark.parametrize("sent", ["self.system()", "[{'type': 'text', 'text': self.system()}]", "self.blocks()"])
+def test_a_class_of_the_project_is_not_that_of_a_framework(name, sent):
+    text = f"from datetime import datetime\nRULES = {RULES!r}\nclass {name}:\n"
+    text += "    def clock(self):\n        return f'It is {datetime.now()}.'\n"
+    text += "    def system(self):\n        return self.clock() + RULES\n"
+    text += "    def blocks(self):\n        return [{'type': 'text', 'text': self.system()}]\n"
+    text += (
+        f"    def request(self, messages):\n        return {{'model': 'm', 'system': {sent}, 'messages': messages}}\n"
+    )
+    assert words_of(text, "PFX101") == {"error"}
