@@ -76,16 +76,19 @@ def pairs(findings: Sequence[LogFinding], *, forgets: bool = False) -> dict[int,
     """
     found: dict[int, tuple[Sighting, int]] = {}
     behind: dict[int, dict[int, str]] = {}
+    anew: set[int] = set()  # requests with messages that are written anew
     for number, finding in enumerate(findings):
         for sighting in finding.sightings:
             if sighting.partner is None:
                 continue
+            if finding.kind in _SAME and not sighting.head:
+                anew.add(sighting.row)
             if sighting.first:
                 found[sighting.row] = sighting, number
             else:
                 behind.setdefault(sighting.row, {})[number] = sighting.lead
     return {
-        row: _pair(findings, first, number, behind.get(row, {}), kept=not (forgets and first.asked))
+        row: _pair(findings, first, number, behind.get(row, {}), kept=not (forgets and first.asked), anew=row in anew)
         for row, (first, number) in found.items()
         if first.partner is not None
     }
@@ -97,14 +100,17 @@ def has_thoughts(findings: Iterable[LogFinding]) -> bool:
 
 
 def _pair(
-    findings: Sequence[LogFinding], first: Sighting, number: int, behind: Mapping[int, str], *, kept: bool
+    findings: Sequence[LogFinding], first: Sighting, number: int, behind: Mapping[int, str], *, kept: bool, anew: bool
 ) -> Pair:
-    """Make a pair. `kept`: thoughts of the turn before would be in the later prompt, were they sent again."""
+    """Make a pair. `kept`: thoughts of the turn before would be in the later prompt, were they sent again.
+
+    `anew`: it is not only ahead of the messages that something is written anew.
+    """
     assert first.partner is not None
     others = [findings[n] for n in behind]
     return Pair(
         first.partner,
-        _difference(findings[number], first, others, kept=kept),
+        _difference(findings[number], first, others, kept=kept, anew=anew),
         number,
         turn=first.turn,
         leads={number: first.lead, **behind} if behind else {},
@@ -113,7 +119,9 @@ def _pair(
     )
 
 
-def _difference(finding: LogFinding, sighting: Sighting, behind: Sequence[LogFinding], *, kept: bool) -> Difference:
+def _difference(
+    finding: LogFinding, sighting: Sighting, behind: Sequence[LogFinding], *, kept: bool, anew: bool
+) -> Difference:
     """Say what parts a request from its partner: at the first difference, and by the causes that stand behind it."""
     sibling = not sighting.turn
     every = [finding, *behind]
@@ -122,6 +130,7 @@ def _difference(finding: LogFinding, sighting: Sighting, behind: Sequence[LogFin
         moved=any(one.rule.code in _MOVED for one in every),
         opening=sighting.opening if sibling and sighting.tail is None else sighting.opening or None,
         tail=sighting.tail if sibling else None,
+        begins="" if sibling or anew else sighting.begins,
         turn=sighting.turn,
         thoughts=kept and has_thoughts(every),
         fleeting=any(one.rule.code in _FLEETING for one in every),

@@ -52,6 +52,8 @@ class Sighting:
     it siblings may share their text. Where siblings have no messages, `tail` are the characters that they share behind
     the place. `lead` is the text before the place, where the request shows other causes as well. `asked` says
     of a turn that lacks thoughts of the one before, which were in a field of their own, that a user has spoken since.
+    `head` says that the place is ahead of all messages, and `begins` is what the first one begins with where something
+    in the messages differs for a cause as well.
     """
 
     row: int
@@ -64,6 +66,8 @@ class Sighting:
     tail: int | None = None
     lead: str = ""
     asked: bool = False
+    head: bool = False
+    begins: str = ""
 
 
 @dataclass(frozen=True, slots=True)

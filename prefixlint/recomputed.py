@@ -47,7 +47,7 @@ class Difference:
     (`turn`) are served as far as they go on alike. `tail` is the number of characters that two texts without messages
     share behind the difference. `thoughts`: it is thoughts that are gone. `replaced`: something else stands in the
     place of what differs, if a prompt shows it. `fleeting`: the newest message has a block that is gone
-    on the next turn.
+    on the next turn. `begins` is the beginning of the first message where what is rewritten is all ahead of it.
     """
 
     rewritten: bool = False
@@ -58,6 +58,7 @@ class Difference:
     thoughts: bool = False
     replaced: bool = False
     fleeting: bool = False
+    begins: str = ""
 
 
 @dataclass(slots=True)
@@ -290,17 +291,20 @@ def _served(ours: _Text, theirs: _Text, prompt: int, difference: Difference) -> 
     pairing = _paired(ours, theirs, range(k, end if parts else k), stop, difference, bounded=bounded)
     if kept:
         pairing.go_on(ours, theirs, end, stop)
+    form = len(ours.keys) if difference.rewritten else 0  # pieces up to this one may be another form of old ones
     if difference.rewritten and opening is None:
-        pairing.follow_form(ours, theirs, prompt)
+        form = _opens(ours, 0, difference.begins) if difference.begins else form
+        if form == len(ours.keys):
+            pairing.follow_form(ours, theirs, prompt)
     if kept or opening is None:
         pairing.follow_end(ours, theirs, prompt)
     starts = np.concatenate(([0], np.cumsum(ours.sizes))).astype(np.int64).tolist()
     yield from ((starts[i], ours.sizes[i]) for i in pairing.whole)
     new: Sequence[int] = range(pairing.ahead, len(ours.keys)) if difference.moved else ()
-    changed = () if difference.rewritten else pairing.open
-    if difference.rewritten:
-        yield from ((starts[i], size) for i, size in _in_another_form(ours, theirs, pairing))
-    paired = min(len(changed), len(pairing.unused))
+    changed = [i for i in pairing.open if i >= form]
+    if form:
+        yield from ((starts[i], size) for i, size in _in_another_form(ours, theirs, pairing, form))
+    paired = min(len(changed), len(pairing.unused)) if form in (0, len(ours.keys)) else 0
     passages = _Passages(theirs, pairing.unused)
     for number, index in enumerate([*changed, *new]):
         ids = ours.ids(index)
@@ -309,7 +313,7 @@ def _served(ours: _Text, theirs: _Text, prompt: int, difference: Difference) -> 
             _mark_ends(ids, theirs.ids(pairing.unused[number]), mask, ours.segments)
         yield starts[index], mask
     if pairing.ahead < len(ours.keys) and not new:
-        yield starts[pairing.ahead], _goes_on(ours, theirs, pairing, rewritten=difference.rewritten)
+        yield starts[pairing.ahead], _goes_on(ours, theirs, pairing, rewritten=pairing.ahead < form)
 
 
 def _again(ours: _Text, theirs: _Text, gone: int, prompt: int) -> list[tuple[int, int]]:
@@ -386,13 +390,15 @@ def _paired(ours: _Text, theirs: _Text, where: range, stop: int, difference: Dif
     )
 
 
-def _in_another_form(ours: _Text, theirs: _Text, pairing: _Pairing) -> Iterator[tuple[int, int]]:
-    """Give the pieces that are the same content in another form, with how much of each: some texts grow by that.
+def _in_another_form(ours: _Text, theirs: _Text, pairing: _Pairing, end: int) -> Iterator[tuple[int, int]]:
+    """Give the pieces up to `end` that are the same content in another form, with how much of each: some texts grow.
 
     Only so much can be that as the earlier prompt has in a form that is gone; what comes behind it is new.
     """
     left = _RUN + _FORMS * sum(theirs.sizes[i] for i in pairing.unused if i < pairing.behind)
     for index in pairing.open:
+        if index >= end:
+            return
         size = min(ours.sizes[index], left)
         if not size:
             return

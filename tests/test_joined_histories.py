@@ -323,3 +323,41 @@ def test_what_ends_before_the_same_words_as_another_place_is_not_taken_for_that(
     result, _ = analyzed(tmp_path, bodies, what_if=(), engines=("sglang",))
     assert set(lost(result)) == {"PFX101", "PFX401"}
     assert lost(result)["PFX401"] == 0
+
+
+def test_what_is_written_anew_ahead_of_the_messages_says_nothing_of_what_is_new_in_them(tmp_path):
+    """Whether the newest message has a block that is gone on the next turn or not, what follows it is new."""
+    found = []
+    for noted in (False, True):
+        bodies = []
+        for number in range(3):
+            history = []
+            for turn in range(4):
+                names = [f"dock{n}" for n in range(7)]
+                names = names[turn + number :] + names[: turn + number]
+                head = f"You sell.\nConfiguration: {json.dumps({name: f'at {name}' for name in names})}\n{RULE}"
+                note = f"\n\n<system-reminder>\nThe {'klmn'[turn] * 40} is {number}.\n</system-reminder>"
+                asked = f"{turn}: {'ABC'[number] * 60} of {'uvwx'[turn] * 60}?"
+                newest = user(asked + note) if noted else user(asked)
+                bodies.append({"model": "m", "messages": [system(head), *history, newest]})
+                history = [*history, user(asked), assistant(f"It is {'efgh'[turn] * 200} {number}.")]
+        result, _ = analyzed(tmp_path, bodies, what_if=(), engines=("sglang",))
+        found.append(lost(result))
+    plain, noted = found
+    assert [set(plain), set(noted)] == [{"PFX302"}, {"PFX302", "PFX404"}]
+    assert noted["PFX302"] == pytest.approx(plain["PFX302"], rel=0.05)
+
+
+def test_first_turns_that_end_with_the_same_message_share_their_system_text_too(tmp_path):
+    found = []
+    for behind in ([], [system(f"Keep to this. {RULE}")]):
+        bodies = []
+        for number in range(6):
+            head = f"Case: the {'abcdef'[number] * 40} of {'uvwxyz'[number] * 20}.\n{RULE * 9}"
+            trace = f"\nrun {(number + 3) * 7919 * 104729:020x}\n{RULE}"
+            for history in agent(number, 3):
+                bodies.append({"model": "m", "messages": [system(head + trace), *history, *behind]})
+        result, _ = analyzed(tmp_path, bodies, what_if=(), engines=("sglang",))
+        found.append({finding.rule.code: finding.tokens_lost["sglang"] for finding in result.findings})
+    plain, ended = found
+    assert ended["PFX201"] >= plain["PFX201"] > 5 * len(RULE * 9) / 6

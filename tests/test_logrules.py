@@ -109,7 +109,8 @@ def test_each_request_that_shows_a_cause_is_named_with_its_partner_and_place(tmp
     finding = one(check(tmp_path, bodies))
     place = "messages[0].content", len("Now: 10:0")
     opening = bodies[0]["messages"][1]["content"]
-    assert list(finding.sightings) == [logrules.Sighting(n, n - 1, True, True, *place, opening) for n in (1, 2)]
+    told = [logrules.Sighting(n, n - 1, True, True, *place, opening, head=True) for n in (1, 2)]
+    assert list(finding.sightings) == told
     assert finding.sightings[-1:] == [finding.sightings[1]]
 
 

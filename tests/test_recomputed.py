@@ -246,3 +246,23 @@ def test_the_last_message_that_was_stamped_anew_is_lost_as_a_whole():
         f"sent 09:14 {RULES}",
     ]
     assert lost(earlier, later, REWRITTEN) == 31 + 5 + 32
+
+
+def test_what_is_rewritten_ahead_of_the_messages_says_nothing_of_them():
+    """The last message of the earlier prompt lost its end, and what follows is new."""
+    head = [f"keys {RULES}", "<user>", "where is my train", "<model>", "it is late"]
+    new = [*head, "<user>", "and now with a note", "<model>"]
+    later = [
+        f"again keys {RULES}",
+        *head[1:],
+        "<user>",
+        "and now",
+        "<model>",
+        text("x", 5),
+        "<user>",
+        text("y", 9),
+        "<model>",
+    ]
+    told = Difference(rewritten=True, begins="where is my train")
+    assert lost(new, later, told, shared=0) == 20 + 1 + 4 + 1 + 3 + 1 + 2
+    assert lost(new, later, REWRITTEN, shared=0) > lost(new, later, told, shared=0)

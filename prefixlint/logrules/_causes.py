@@ -149,7 +149,7 @@ class Causes:
             self._count(cause, hit, earlier, family=family, track=track)
             partner = None if earlier is None else earlier.row
             ends, place = hit is first, hit.at
-            behind = _behind(later, ordered) if ends else None
+            behind, told = _behind(later, ordered) if ends else (None, False)
             lead = _lead(hit, later) if earlier is not None and len(ordered) > 1 else ""
             cause.sightings.add(
                 row,
@@ -161,6 +161,8 @@ class Causes:
                 behind=behind,
                 lead=lead,
                 asked=asked,
+                head=hit.rank[0] < MESSAGES,
+                told=told,
             )
             if first is not None and not ends:
                 cause.behind[self._key_in(family, first, later)] += 1
@@ -315,17 +317,16 @@ def _is_asked(earlier: View, later: View) -> bool:
     return spoken and any(message.said.reasoning for message in earlier.messages)
 
 
-def _behind(view: View, hits: Sequence[Hit]) -> str | int | None:
+def _behind(view: View, hits: Sequence[Hit]) -> tuple[str | int | None, bool]:
     """Say up to where two requests may be alike behind their first difference: up to the messages, or for characters.
 
-    None where messages differ for a cause.
+    True where messages differ for a cause: then they may be alike further on.
     """
     if not view.messages:
-        return None if hits[0].same else sum(hit.tail for hit in hits if hit.rank[0] == 1)
-    if any(hit.rank[0] == MESSAGES for hit in hits):
-        return None
+        return None if hits[0].same else sum(hit.tail for hit in hits if hit.rank[0] == 1), False
     said = view.messages[0].said
-    return (said.text or said.reasoning).lstrip()[:_OPENING]
+    told = any(hit.rank[0] == MESSAGES and (hit.same or hit.code != "PFX203") for hit in hits)
+    return (said.text or said.reasoning).lstrip()[:_OPENING], told
 
 
 def _lead(hit: Hit, view: View) -> str:

@@ -13,7 +13,7 @@ from prefixlint.names import Names
 
 T = TypeVar("T")
 
-_FIRST, _TURN, _ASKED = 1, 2, 4
+_FIRST, _TURN, _ASKED, _HEAD, _TOLD = 1, 2, 4, 8, 16
 _ALONE = -1
 
 
@@ -69,11 +69,13 @@ class Sightings(Sequence[Sighting]):
         behind: str | int | None = None,
         lead: str = "",
         asked: bool = False,
+        head: bool = False,
+        told: bool = False,
     ) -> None:
-        """Take in one request. `behind` is the sighting's opening, or its tail."""
+        """Take in one request. `behind` is the sighting's opening, or its tail; with `told` what it begins with."""
         self.rows.append(row)
         self.partners.append(_ALONE if partner is None else partner)
-        self._flags.append(_FIRST * first | _TURN * turn | _ASKED * asked)
+        self._flags.append(_FIRST * first | _TURN * turn | _ASKED * asked | _HEAD * head | _TOLD * told)
         self._paths.append(path)
         self._openings.append(behind)
         self._leads.append(lead)
@@ -102,9 +104,11 @@ class Sightings(Sequence[Sighting]):
                     turn=one.turn,
                     path=one.path,
                     char=one.char,
-                    behind=one.opening if one.tail is None else one.tail,
+                    behind=(one.begins or one.opening) if one.tail is None else one.tail,
                     lead=one.lead,
                     asked=one.asked,
+                    head=one.head,
+                    told=bool(one.begins),
                 )
 
     def __len__(self) -> int:
@@ -121,6 +125,7 @@ class Sightings(Sequence[Sighting]):
             return [self[i] for i in range(*index.indices(len(self)))]
         index = range(len(self))[index]
         flags, behind = self._flags[index], self._openings[index]
+        text = behind if isinstance(behind, str) else ""
         return Sighting(
             row=self.rows[index],
             partner=None if self.partners[index] == _ALONE else self.partners[index],
@@ -128,8 +133,10 @@ class Sightings(Sequence[Sighting]):
             turn=bool(flags & _TURN),
             path=self._paths[index],
             char=self._chars[index],
-            opening=behind if isinstance(behind, str) else "",
+            opening="" if flags & _TOLD else text,
             tail=behind if isinstance(behind, int) else None,
             lead=self._leads[index],
             asked=bool(flags & _ASKED),
+            head=bool(flags & _HEAD),
+            begins=text if flags & _TOLD else "",
         )
