@@ -34,6 +34,7 @@ from prefixlint.values import (
     Star,
     Template,
     Value,
+    Var,
     bare,
     dotted,
     text_of,
@@ -309,6 +310,15 @@ def system(linked: Linked, value: Value, frame: Frame) -> list[Message]:
     return _Messages(linked).read_system(value, frame)
 
 
+def _grows(messages: Var, frame: Frame) -> bool:
+    """Tell whether a loop of a function puts messages behind those that a list is made with."""
+    if not isinstance(bare(messages), Seq):
+        return False
+    added = (sink for sink in frame.summary.sinks if sink.kind == "call" and sink.loop and sink.func == frame.func)
+    names = (dotted(sink.value.func) for sink in added if isinstance(sink.value, Call))
+    return not {f"{messages.name}.append", f"{messages.name}.extend"}.isdisjoint(names)
+
+
 class _Messages:
     """Reads lists of messages."""
 
@@ -327,14 +337,20 @@ class _Messages:
         finally:
             self.depth -= 1
 
+    def _grown(self, value: Value, frame: Frame) -> list[Message]:
+        """Give the messages of a list in another, and behind them a gap if a loop puts more behind them later."""
+        messages = self.read(value, frame)
+        grows = isinstance(value, Var) and messages and messages[-1].role != HISTORY and _grows(value, frame)
+        return [*messages, Message(HISTORY, (), frame.span(value))] if grows else messages
+
     def _read(self, value: Value, frame: Frame) -> list[Message]:
         held, inner = self.linked.resolver.resolve(value, frame)
         if isinstance(held, Seq):
             return [message for item in held.items for message in self.item(item, inner)]
         if isinstance(held, Join):
-            return [message for part in held.parts for message in self.read(part, inner)]
+            return [message for part in held.parts for message in self._grown(part, inner)]
         if isinstance(held, Star):
-            return self.read(held.value, inner)
+            return self._grown(held.value, inner)
         if isinstance(held, Loop) and isinstance(held.body, Seq):
             return [message for item in held.body.items for message in self.item(item, inner)]
         if isinstance(held, Either):

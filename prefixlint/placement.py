@@ -35,10 +35,11 @@ class Place:
 
     `behind` are the static tokens behind the place: in the newest message only those of that message. `shared` are
     those of them in front of the next value that each request brings anew, behind which no request could read anything
-    from a cache anyway; `cut` says that there is one in the same message. `before` are the static tokens in front of
-    the place. `open_ended` says that a conversation may follow, `history` that the source shows it to. `newest` says
-    that it stands in the last message, `late` in system text that follows a conversation. `lead` is the fixed text
-    right before it. `masker` is an earlier place that changes at least as widely and as often.
+    from a cache anyway; `cut` says that there is one in the same message. `beyond` and `bounded` are the same past
+    values that are faults as well, which go when this one goes. `before` are the static tokens in front of the place.
+    `open_ended` says that a conversation may follow, `history` that the source shows it to. `newest` says that it
+    stands in the last message, `late` in system text that follows a conversation. `lead` is the fixed text right before
+    it. `masker` is an earlier place that changes at least as widely and as often.
     """
 
     prompt: Prompt
@@ -55,6 +56,8 @@ class Place:
     lead: str = ""
     shared: int = 0
     cut: bool = False
+    beyond: int = 0
+    bounded: bool = False
     masker: Place | None = None
 
     @property
@@ -113,7 +116,7 @@ class _Table:
         """Give the number of the segment behind a message."""
         return self._ends[message]
 
-    def next_moving(self, index: int) -> int:
+    def next_moving(self, index: int, *, past_faults: bool = False) -> int:
         """Give the next segment that each request fills anew, in each branch of the one at `index`; else the end.
 
         What was found or remembered for a request counts in an optional part as well: it is hardly ever empty.
@@ -121,6 +124,8 @@ class _Table:
         own, hole = dict(self.segments[index].branch), self.segments[index].node
         for at in self._moving[bisect_right(self._moving, index) :]:
             other = self.segments[at]
+            if past_faults and _is_fault(other.node):
+                continue
             found = _is_found(other.node)
             beside = (own.get(choice, branch if found else None) == branch for choice, branch in other.branch)
             if other.node.span != hole.span and all(beside):
@@ -182,7 +187,8 @@ def _place(table: _Table, index: int, hole: Hole, origin: Origin) -> Place:
     sums = table.sums(index)
     end = table.end(segment.message) if newest else len(table.segments)
     moving = min(table.next_moving(index), end)
-    cut = moving < end and table.segments[moving].message == segment.message
+    own = min(table.next_moving(index, past_faults=True), end)
+    cut, bounded = (at < end and table.segments[at].message == segment.message for at in (moving, own))
     history = _history_after(prompt, segment)
     return Place(
         prompt=prompt,
@@ -199,6 +205,8 @@ def _place(table: _Table, index: int, hole: Hole, origin: Origin) -> Place:
         lead=_lead(table.segments, index),
         shared=round(sums[moving] - sums[index]),
         cut=cut,
+        beyond=round(sums[own] - sums[index]),
+        bounded=bounded,
     )
 
 
@@ -279,6 +287,12 @@ def _moves(prompt: Prompt, segment: Segment) -> bool:
 def _is_found(node: Text | Hole | Include) -> bool:
     """Tell whether a place is filled with what was found or remembered for a request."""
     return isinstance(node, Hole) and any(origin.kind in ("retrieval", "memory") for origin in node.origins)
+
+
+def _is_fault(node: Text | Hole | Include) -> bool:
+    """Tell whether nothing but what no request is about is known to fill a place: a counter, an id, the time."""
+    found = [origin for origin in node.origins if not origin.weak] if isinstance(node, Hole) else []
+    return bool(found) and all(origin.kind not in CONTENT and origin.evidence == "flow" for origin in found)
 
 
 def _stays(place: Place) -> bool:

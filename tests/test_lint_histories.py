@@ -88,3 +88,81 @@ def test_a_class_of_the_project_is_not_that_of_a_framework(name, sent):
         f"    def request(self, messages):\n        return {{'model': 'm', 'system': {sent}, 'messages': messages}}\n"
     )
     assert words_of(text, "PFX101") == {"error"}
+
+
+@pytest.mark.parametrize(
+    ("head", "found"),
+    [
+        ("Step {step} of 9. Ticket {uuid.uuid4()}.", {"PFX107": "error", "PFX104": "info"}),
+        ("Ticket {uuid.uuid4()}. Step {step} of 9.", {"PFX104": "error", "PFX107": "info"}),
+        ("Budget {budget_left()} of 9. Ticket {uuid.uuid4()}.", {"PFX107": "info", "PFX104": "error"}),
+        ("Asked: {question}. Ticket {uuid.uuid4()}.", {"PFX104": "info"}),
+    ],
+    ids=["a counter first", "an id first", "what only a name tells first", "what is asked first"],
+)
+def test_of_two_faults_side_by_side_one_is_told(head, found):
+    text = f"import uuid\nRULES = {RULES!r}\ndef f(client, history, question):\n    for step in range(9):\n"
+    text += f"        head = f'{head} ' + RULES\n        system = {{'role': 'system', 'content': head}}\n"
+    text += "        client.chat(messages=[system, *history, {'role': 'user', 'content': question}])\n"
+    assert {code: max(words_of(text, code)) for code in found} == found
+
+
+@pytest.mark.parametrize(
+    ("loop", "put", "word"),
+    [
+        ("messages[:-keep]", "m['content'][:400] + ' [cut]'", {"error"}),
+        ("messages[:-6]", "f\"{m['content'][:400]} [cut]\"", {"error"}),
+        ("messages[:-6]", "m['content'] + ' [seen]'", set()),
+        ("messages", "m['content'][:400] + ' [cut]'", set()),  # they may be made here, and cut before they are sent
+    ],
+)
+def test_older_messages_are_cut_with_a_note_behind_them(loop, put, word):
+    text = f"def f(messages, keep):\n    for m in {loop}:\n        m['content'] = {put}\n    return messages\n"
+    assert words_of(text, "PFX401") == word
+
+
+@pytest.mark.parametrize("cut", ["self.history[-20:]", "self.history[-TURNS * 2:]", "self.window()", "self.all()"])
+def test_a_window_that_a_method_gives_back(cut):
+    text = f"RULES = {RULES!r}\nclass Chat:\n    def window(self):\n        return self.history[-20:]\n"
+    text += "    def all(self):\n        return self.history\n    def ask(self, client):\n"
+    text += f"        client.chat(messages=[{{'role': 'system', 'content': RULES}}, *{cut}])\n"
+    assert words_of(text, "PFX402") - {"info"} == ({"error"} if cut != "self.all()" else set())
+
+
+@pytest.mark.parametrize(
+    ("more", "word"),
+    [
+        ("            history.append(reply)\n", "error"),
+        ("            history.extend(run(reply))\n", "error"),
+        ("            other.append(reply)\n", "info"),
+        ("        history.append(reply)\n", "info"),
+    ],
+)
+def test_a_list_that_a_loop_adds_to_goes_on(more, word):
+    text = "def f(client, task, other):\n    history = [{'role': 'user', 'content': task}]\n    step = 0\n"
+    text += "    if task:\n        while step < 9:\n            step += 1\n"
+    text += "            system = {'role': 'system', 'content': f'Step {step} of 9. You sort letters. Be brief.'}\n"
+    text += f"            reply = client.chat(messages=[system] + history)\n{more}"
+    assert words_of(text, "PFX107") == {word}
+
+
+@pytest.mark.parametrize(
+    ("block", "fires"),
+    [
+        ("{'type': 'tool_use', 'id': made, 'name': row.name, 'input': {}}", True),
+        ("{'type': 'tool_result', 'tool_use_id': made, 'content': row.text}", True),
+        ("{'type': 'tool_use', 'id': row.call, 'name': row.name, 'input': {}}", False),
+        ("{'type': 'text', 'id': made, 'text': row.text}", False),
+    ],
+)
+def test_ids_of_blocks_are_made_anew(block, fires):
+    text = "import uuid\ndef to_messages(rows):\n    messages = []\n    for row in rows:\n        made = uuid.uuid4().hex\n"
+    text += f"        messages.append({{'role': 'assistant', 'content': [{block}]}})\n    return messages\n"
+    assert words_of(text, "PFX405") == ({"error"} if fires else set())
+
+
+def test_a_proven_identity_behind_one_that_only_a_name_tells():
+    text = f"RULES = {RULES!r}\ndef f(client, session, history):\n"
+    text += "    system = f'session: {session.id}, user: {session.user_name}. ' + RULES\n"
+    text += "    client.chat(messages=[{'role': 'system', 'content': system}, *history])\n"
+    assert words_of(text, "PFX105") == {"info", "warning"}

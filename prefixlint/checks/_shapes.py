@@ -120,6 +120,8 @@ def moving_slices(value: Value) -> Iterator[Slice]:
         if isinstance(part, Slice) and part.upper is None and (holds_messages(part.base) or gives_messages(part.base)):
             lower = bare(part.lower) if part.lower is not None else None
             negative = isinstance(lower, Const) and isinstance(lower.value, int) and lower.value < -1
+            if isinstance(lower, Op) and lower.name == "*":  # `-TURNS * 2`
+                lower = next((held for each in lower.operands if isinstance(held := bare(each), Op)), lower)
             if negative or (isinstance(lower, Op) and lower.name == "-" and len(lower.operands) == 1):
                 yield part
 

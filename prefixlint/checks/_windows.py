@@ -79,7 +79,8 @@ def _in_list(context: Context, summary: Summary, sink: Sink, frame: Frame) -> It
     parts = _parts(sink.value)
     # a list that shows its messages and is only given a name is sent to nobody
     kept = bool(sink.name) and looks_like_messages(sink.value)
-    for number, found in _tails(parts) if len(parts) > 1 else ():
+    tails = [*((number, found, frame) for number, found in _tails(parts)), *_given_tails(context, parts, frame)]
+    for number, found, inner in tails if len(parts) > 1 else ():
         if has_rest(sink.value, found):
             continue
         costs = not kept and number_of(found) not in _EXCHANGES and not _is_condensed(sink, parts)
@@ -88,7 +89,17 @@ def _in_list(context: Context, summary: Summary, sink: Sink, frame: Frame) -> It
             costs = costs and (sent or _sends(summary))
         else:
             costs = costs and _is_led(context, parts[:number], frame)
-        yield frame.span(found), _MOVES, Severity.ERROR if costs else Severity.INFO
+        yield inner.span(found), _MOVES, Severity.ERROR if costs else Severity.INFO
+
+
+def _given_tails(context: Context, parts: Iterable[Value], frame: Frame) -> Iterator[tuple[int, Slice, Frame]]:
+    """Give the windows that functions of the project give back, with the frames that they stand in."""
+    for number, part in enumerate(parts):
+        call = bare(part.value if isinstance(part, Star) else part)
+        if isinstance(call, Call):
+            held, inner = context.linked.resolver.resolve(call, frame)
+            if isinstance(held, Slice):
+                yield from ((number, found, inner) for found in moving_slices(held))
 
 
 def _parts(value: Value) -> tuple[Value, ...]:

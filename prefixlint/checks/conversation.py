@@ -105,7 +105,7 @@ def _mutated(context: Context) -> Iterator[Hit]:
             continue
         target, _, value = sink.value.items
         cut = sink.name == "content" and (_cuts(value) or _is_note(context, value, frame))
-        if elements_of(target, HISTORY_WORDS) or (cut and sink.loop and _by_index(target)):
+        if elements_of(target, HISTORY_WORDS) or (cut and sink.loop and (_by_index(target) or _is_older(target))):
             severity = Severity.ERROR if cut else Severity.INFO
             yield frame.span(sink.value), "a message that was already sent is changed in place", severity
     for path in context.paths:
@@ -128,12 +128,28 @@ def _by_index(target: Value) -> bool:
     return isinstance(bare(held.key), (Elem, Op, Item))
 
 
+def _is_older(target: Value) -> bool:
+    """Tell whether a target is one of all messages but the newest: `for m in messages[:-6]`."""
+    held = bare(target)
+    source = bare(held.source) if isinstance(held, Elem) else None
+    if not isinstance(source, Slice) or source.upper is None or not holds_messages(source.base):
+        return False
+    upper = bare(source.upper)
+    return (isinstance(upper, Op) and upper.name == "-" and len(upper.operands) == 1) or (
+        isinstance(upper, Const) and isinstance(upper.value, int) and upper.value < 0
+    )
+
+
 def _cuts(value: Value) -> bool:
     """Tell whether what is put into a message is a part of its own content, or a note in its place.
 
     Anything else may be how it is first sent, or how people see it.
     """
-    held = bare(value)  # an empty text is put where there was none
+    held = bare(value)
+    if isinstance(held, Join) and len(held.parts) == 2 and isinstance(bare(held.parts[1]), Lit):
+        held = bare(held.parts[0].value if isinstance(held.parts[0], Field) else held.parts[0])  # with a note behind it
+        return isinstance(held, Slice) and _is_content(held.base)
+    # an empty text is put where there was none
     return (isinstance(held, Lit) and held.text != "") or (isinstance(held, Slice) and _is_content(held.base))
 
 

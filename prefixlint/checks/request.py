@@ -54,14 +54,8 @@ NAME = "request"
 
 SMALLEST_MINIMUM = 512
 """Tokens below which no provider keeps a marked prefix (the least of the minima in the engines' facts)."""
-_SIGNERS = frozenset(
-    [
-        "generate_presigned_url",
-        "presigned_get_object",
-        "generate_signed_url",
-        "create_presigned_url",
-        "get_presigned_url",
-    ]
+_SIGNERS = word_set(
+    "generate_presigned_url presigned_get_object generate_signed_url create_presigned_url get_presigned_url"
 )
 
 
@@ -255,6 +249,10 @@ def _made_ids(message: Value) -> Iterator[Value]:
     for part in walk(given["tool_calls"]) if isinstance(message, Call) and "tool_calls" in given else ():
         if isinstance(part, Map) and "id" in entries(part):
             yield entries(part)["id"]
+    blocks = bare(given.get("content", message))
+    for block in map(_given, map(bare, blocks.items if isinstance(blocks, Seq) else ())):  # as Anthropic has them
+        if (key := {"tool_use": "id", "tool_result": "tool_use_id"}.get(text_of(block.get("type")) or "")) in block:
+            yield block[key]
 
 
 def _origins(context: Context, value: Value, frame: Frame) -> tuple[Origin, ...]:

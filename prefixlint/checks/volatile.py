@@ -77,7 +77,7 @@ def check(context: Context, rule: Rule) -> Iterator[Finding]:
     roles = frozenset(rule.params.get("roles", ()))
     only = rule.params.get("only", {})
     found: list[tuple[Place, Finding]] = []
-    for place in context.places:
+    for place in map(_shown, context.places):
         if place.origin.kind not in kinds or (place.role == "tools") != (where == "tools"):
             continue
         if where == "tools" and place.origin.kind in CONTENT and place.origin.evidence == "name":
@@ -87,6 +87,17 @@ def check(context: Context, rule: Rule) -> Iterator[Finding]:
         if matters(place, context.min_tokens, content=bool(rule.params.get("advice"))):
             found.append((place, report(place, rule, context.min_tokens)))
     yield from _one_of_each(found)
+
+
+def _shown(place: Place) -> Place:
+    """Give a proven fault without a place ahead that hides it only by what its name says.
+
+    Whether or not that one changes as well, this one is a fault, and neither would be told of.
+    """
+    ahead = place.masker
+    if ahead is None or ahead.origin.evidence != "name" or ahead.origin.kind in (*CONTENT, "unknown"):
+        return place
+    return replace(place, masker=None) if is_proven(place) and not is_proven(ahead) else place
 
 
 def _one_of_each(found: list[tuple[Place, Finding]]) -> Iterator[Finding]:
@@ -320,9 +331,9 @@ def _breaks_off(place: Place, floor: int) -> bool:
 
     A time at the end of a system text that nothing is shown to follow may be where it costs least.
     """
-    if place.cut:
-        return place.shared >= max(floor, BLOCK_FLOOR)
-    return place.history or place.shared >= floor
+    if place.bounded:
+        return place.beyond >= max(floor, BLOCK_FLOOR)
+    return place.history or place.beyond >= floor
 
 
 def _is_of_examples(place: Place) -> bool:
