@@ -17,7 +17,7 @@ from prefixlint.prompts import PICTURE, Choice, Hole, Include, Message, Node, Pr
 from prefixlint.reach import is_lone, is_shown
 from prefixlint.render import Renderer
 from prefixlint.renders import Renders
-from prefixlint.resolve import Frame, Resolver
+from prefixlint.resolve import MAKING, Frame, Resolver, is_setting_up
 from prefixlint.sources import Diagnostic, Sink, Summary
 from prefixlint.sources._pyscope import words
 from prefixlint.sources._pysinks import MESSAGE_CLASSES, holds_blocks, is_message_call, looks_like_messages
@@ -92,7 +92,7 @@ def link(project: Project, paths: Iterable[str]) -> Linked:
             linked.problems.append(Diagnostic(summary.path, 0, "too-deep", "nested too deeply to be followed"))
             continue
         for each in prompts:
-            prompt = replace(each, shown=each.shown and is_shown(sink, each), once=_is_once(sink))
+            prompt = replace(each, shown=each.shown and is_shown(sink, each), once=_is_once(summary, sink))
             places = set(_places(prompt))
             if places and not places <= covered:
                 covered |= places
@@ -110,9 +110,14 @@ def _note_uses(linked: Linked, prompt: Prompt, path: str) -> None:
             linked.uses[hole.span].append(used)
 
 
-def _is_once(sink: Sink) -> bool:
-    """Tell whether a sink stands where an object is made."""
-    return sink.func.rsplit(".", 1)[-1] in ("__init__", "__post_init__")
+def _is_once(summary: Summary, sink: Sink) -> bool:
+    """Tell whether a sink stands where an object is made, or in a method that only puts it into an attribute."""
+    if sink.func.rpartition(".")[2] in MAKING:
+        return True
+    held = bare(sink.value)
+    own = (other for other in summary.sinks if other.kind == "named" and other.func == sink.func)
+    kept = any(other.name.startswith("self.") and bare(other.value) is held for other in own)
+    return kept and sink.kind in ("text", "named") and is_setting_up(summary, sink.func)
 
 
 _DEPTH = 20

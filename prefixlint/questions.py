@@ -150,6 +150,8 @@ def date_pattern(resolver: Resolver, value: Value, frame: Frame) -> str | None:
     held, _ = resolver.resolve(value, frame)
     if isinstance(held, Call) and dotted(held.func) == "getattr" and len(held.args) > _GETATTR_DEFAULT:
         held = held.args[_GETATTR_DEFAULT]
+    if isinstance(held, Join):  # f"%H:%M {zone}": what is put into a format is the text around its directives
+        return "".join(filter(None, map(text_of, held.parts))) or None
     text = text_of(held)
     if text is not None:
         return text

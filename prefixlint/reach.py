@@ -17,7 +17,8 @@ from prefixlint.values import Call, Seq, bare
 from prefixlint.wordset import path_words, word_set
 
 _ASIDE = word_set(
-    "example examples sample samples demo demos tutorial tutorials cookbook cookbooks notebooks playground quickstart "
+    "example examples sample samples demo demos lesson lessons course courses tutorial tutorials cookbook cookbooks "
+    "notebooks playground quickstart "
     "test tests testing qa e2e bench benchmark benchmarks eval evals evaluation evaluations ablation ablations "
     "experiment experiments scripts hack ci"
 )
@@ -27,11 +28,11 @@ _SPEAKERS = frozenset(["system", "developer", "user", "assistant", "tool"])
 
 
 def is_aside(path: str) -> bool:
-    """Tell whether a file stands aside from what serves requests: an example, a benchmark, an evaluation, a script."""
+    """Tell whether a file stands aside from what serves requests: an example, a notebook, a benchmark, a script."""
     folders, _, name = path.rpartition("/")
     hidden = any(folder.startswith(".") and folder.strip(".") for folder in folders.split("/"))
     said = path_words(folders) | path_words(name.partition(".")[0])
-    return hidden or not said.isdisjoint(_ASIDE)
+    return hidden or name.endswith(".ipynb") or not said.isdisjoint(_ASIDE)
 
 
 def is_shown(sink: Sink, prompt: Prompt) -> bool:

@@ -285,8 +285,7 @@ def _frame_of(found: Definition, constant: Value) -> Frame:
     cls = found.name.rsplit(".", 1)[0]
     own = "." in found.name and cls in found.summary.classes
     params = own and any(isinstance(part, Param) for part in _shallow(constant))
-    made = found.summary.functions.get(f"{cls}.__init__") if own else None
-    once = made is not None and _is_inside(found.summary.constants[found.name], made)
+    once = own and _is_kept(found.summary, cls, found.summary.constants[found.name])
     return Frame(found.summary, frozen=not params, depth=0, once=once)
 
 
@@ -299,10 +298,27 @@ def _at(value: Value, key: Value) -> Value | None:
     return held.items[key.value] if known else None
 
 
-def _is_inside(value: Value, function: Function) -> bool:
-    """Tell whether all that an attribute may hold stands in one function."""
+def _is_kept(summary: Summary, cls: str, value: Value) -> bool:
+    """Tell whether all that an attribute may hold is set where nothing shows that requests set it anew."""
     options = value.options if isinstance(value, Either) else (value,)
-    return all(function.start <= option.start and option.end <= function.end for option in options)
+    own = [(name, each) for name, each in summary.functions.items() if name.startswith(f"{cls}.")]
+    around = [[name for name, each in own if each.start <= option.start < each.end] for option in options]
+    return all(names and is_setting_up(summary, names[-1]) for names in around)
+
+
+def is_setting_up(summary: Summary, function: str) -> bool:
+    """Tell whether a method runs where its object is made, or is set up by others, and sends nothing itself."""
+    if function.rpartition(".")[2] in MAKING:
+        return True
+    if any(sink.func == function and sink.kind in _SENDING for sink in summary.sinks):
+        return False
+    said = f".{function}"
+    called = {site.func for site in summary.calls if isinstance(site.call.func, Name) and site.call.func.dotted == said}
+    return all(func.rpartition(".")[2] in MAKING for func in called)
+
+
+MAKING = ("__init__", "__post_init__")
+_SENDING = ("call", "messages", "message")
 
 
 def _shallow(value: Value) -> list[Value]:

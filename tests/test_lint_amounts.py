@@ -97,6 +97,11 @@ def test_what_an_object_holds_is_lost_once_for_each():
     assert "and the conversation, are recomputed each second" in told(anew)[0][1]
 
 
+def test_what_stands_beside_a_format_leaves_it_as_fine_as_it_is():
+    text = f'{NOW}def f(zone, q):\n    at = datetime.now().strftime(f"%A, %H:%M {{zone}}")\n    return client.chat(messages=[{{"role": "system", "content": f"It is {{at}}. {LONG}"}}, {ASK}])\n'
+    assert told(text)[0][1].endswith("each minute")
+
+
 @pytest.mark.parametrize(
     ("block", "rest", "word"),
     [

@@ -10,10 +10,11 @@ from tests.test_lint_proof import ASK, LONG, NOW, RULES, levels
     ("function", "text", "rest", "word"),
     [
         ("__init__", f"{LONG} It is {{now}}.", "", "info"),
-        ("__init__", f"It is {{now}}. {LONG}", "", "error"),
+        ("__init__", f"It is {{now}}. {LONG}", "", "info"),
         ("__init__", f"{LONG} It is {{now}}. {RULES}", "", "info"),
         ("ask", f"{LONG} It is {{now}}.", "", "info"),
-        ("ask", f"{LONG} It is {{now}}. {RULES}", "", "error"),
+        ("ask", f"{LONG} It is {{now}}. {RULES}", "", "info"),
+        ("ask", f"{RULES} It is {{now}}. {RULES}", "", "error"),
         ("ask", f"{LONG} It is {{now}}.", "*self.history, ", "error"),
         ("ask", f"{LONG} It is {{now}}, and you were asked {{q}}.", "*self.history, ", "info"),
     ],
@@ -225,6 +226,16 @@ def test_a_call_that_has_no_id_yet_may_be_made_here():
     assert levels({"a.py": said}, "PFX405") == {"info"}  # what a stream has just brought
 
 
+@pytest.mark.parametrize(("own", "word"), [("step.id or ", "info"), ("", "error")])
+@pytest.mark.parametrize("read", ["(of(step))", "(split(of(step))[0])"])
+def test_an_id_that_functions_hand_on_is_that_of_the_call(own, word, read):
+    text = (
+        f"import uuid  # of messages\ndef of(step):\n    return {own}str(uuid.uuid4())\ndef split(it):\n    return it, len(it)\n"
+        f'def rebuild(steps):\n    out = []\n    for step in steps:\n        out.append({{"role": "tool", "tool_call_id": {read}, "content": "Done."}})\n    return out\n'
+    )
+    assert levels({"a.py": text}, "PFX405") == {word}
+
+
 @pytest.mark.parametrize(("value", "code"), [("set(names)", "PFX301"), ("str(uuid.uuid4())", "PFX104")])
 def test_what_a_caller_makes_may_have_been_made_once_or_be_sorted_on_the_way(value, code):
     ask = f'    return [{{"role": "system", "content": f"Of {{\', \'.join(given)}} speak. {RULES}"}}, {ASK}]\n'
@@ -332,6 +343,7 @@ BUILT = (
     '    def build(self, name):\n        return "\\n".join([TEXT])\n{again}'
     '    def turn(self, history):\n        return client.chat(messages=[{{"role": "system", "content": {read}}}, *history])\n'
 )
+RENEW = "    def renew(self):\n        self.text = self.build('x')\n"
 TIME = 'f"For {name}, it is {datetime.now()}, and so on."'
 
 
@@ -339,9 +351,10 @@ TIME = 'f"For {name}, it is {datetime.now()}, and so on."'
     ("text", "read", "again", "word"),
     [
         (f'"{LONG}", {TIME}', "self.text", "", "info"),
-        (f'{TIME}, "{LONG}"', "self.text", "", "error"),
+        (f'{TIME}, "{LONG}"', "self.text", "", "info"),
         (f'"{LONG}", {TIME}', "self.build('x')", "", "error"),
-        (f'"{LONG}", {TIME}', "self.text", "    def renew(self):\n        self.text = self.build('x')\n", "error"),
+        (f'{TIME}, "{LONG}"', "self.text", RENEW, "info"),
+        (f'{TIME}, "{LONG}"', "self.text", f"{RENEW}    def tick(self):\n        self.renew()\n", "error"),
     ],
 )
 def test_what_an_object_is_given_when_it_is_made_is_the_same_for_a_session(text, read, again, word):

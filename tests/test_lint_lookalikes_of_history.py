@@ -145,6 +145,9 @@ MINOR = {
     "a helper that cuts for others": (
         "def shorten(messages, count):\n    return trim_messages(messages, max_tokens=90, token_counter=count)\n"
     ),
+    "a state that is given what was cut": (
+        "def before(state, count):\n    kept = trim_messages(state['messages'], max_tokens=90, token_counter=count)\n    return {'messages': kept}\n"
+    ),
     "a conversation that is cut for its summary": (
         "def summarize(llm, messages, count):\n    kept = trim_messages(messages, max_tokens=90, token_counter=count)\n    return llm.invoke(kept)\n"
     ),

@@ -53,8 +53,9 @@ def test_a_finding_names_cell_and_line_and_points_at_the_value(check, ascii_only
     text = f'# Zoë "says" \\n 🙂\nSYSTEM_PROMPT = f"""Ü "one"\n\tTwo: {{uuid.uuid4()}}{REST}"""\n'
     bad = code(text) if listed else ("code", text)
     found, status = check(book(("markdown", ["# Title\n"]), first, bad, indent=indent, ensure_ascii=ascii_only))
-    assert status == 1
+    assert status == 0  # a notebook is run by hand: no requests follow each other
     (finding,) = found["findings"]
+    assert finding["severity"] == "info"
     assert finding["rule"] == "PFX104"
     assert finding["excerpt"] == "{uuid.uuid4()}"
     assert finding["cell"] == {"number": 3, "line": 3}
@@ -74,7 +75,7 @@ def test_values_are_followed_from_cell_to_cell(check):
 def test_text_shows_the_cell(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "nb.ipynb").write_bytes(book(code(f'import uuid\nSYSTEM_PROMPT = f"{{uuid.uuid4()}}{REST}"')))
-    shown = CliRunner().invoke(main, ["check", "nb.ipynb"]).stdout
+    shown = CliRunner().invoke(main, ["check", "nb.ipynb", "-v"]).stdout
     assert "(cell 1, line 2)" in shown
 
 
@@ -172,8 +173,7 @@ def test_any_text_is_mapped_back_to_its_bytes(text, ascii_only):
 
 def test_half_a_character_in_a_string_hides_no_finding(check):
     bad = code(f'import uuid\nicon = "\udd04"\nSYSTEM_PROMPT = f"You are {{uuid.uuid4()}}{REST}"\n')
-    found, status = check(book(bad))
-    assert status == 1
+    found, _ = check(book(bad))
     assert not found["errors"]
     (finding,) = found["findings"]
     assert (finding["excerpt"], finding["cell"]) == ("{uuid.uuid4()}", {"number": 1, "line": 3})

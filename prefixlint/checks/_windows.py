@@ -252,11 +252,17 @@ def _kept_last(context: Context) -> Iterator[Hit]:
 
 
 def _is_handed_back(summary: Summary, sink: Sink) -> bool:
-    """Tell whether a function only gives back what a call kept, alone or in a list: who sends it is not shown."""
+    """Tell whether a function only gives back what a call kept, alone, in a list or as what a state is to hold.
+
+    Who sends it is not shown; and a state may add it to the messages that it has.
+    """
     function = summary.functions.get(sink.func)
     if function is None or function.returns is None:
         return False
-    return any(part is sink.value for part in passed_on(function.returns))
+    given = [bare(part) for part in passed_on(function.returns)]
+    states = [entries(part).get("messages") for part in given if isinstance(part, Map)]
+    more = (part for held in states if held is not None for part in passed_on(held))
+    return any(part is sink.value for part in (*given, *more))
 
 
 def _is_written(context: Context, sink: Sink, frame: Frame) -> bool:

@@ -197,12 +197,15 @@ def _ids(context: Context) -> Iterator[Hit]:
 
 
 def _is_fallback(context: Context, value: Value, frame: Frame) -> bool:
-    """Tell whether a function gives a call's own id, and makes one only where it has none."""
-    if not isinstance(bare(value), Call):
-        return False
-    held, inner = context.linked.resolver.resolve(value, frame)
-    options = held.options if isinstance(held, Either) else ()
-    return any(isinstance(bare(option), (Attr, Item)) and not _origins(context, option, inner) for option in options)
+    """Tell whether a function gives a call's own id, alone or with more, and makes one only where it has none."""
+    whole = bare(value)
+    whole = bare(whole.base) if isinstance(whole, Item) else whole  # one of the results that a function gives together
+    for each in (whole, *whole.args) if isinstance(whole, Call) else ():
+        held, inner = context.linked.resolver.resolve(each, frame)
+        for option in held.options if isinstance(held, Either) else ():
+            if isinstance(bare(option), (Attr, Item)) and not _origins(context, option, inner):
+                return True
+    return False
 
 
 def _ids_of_calls(context: Context) -> Iterator[tuple[Value, Frame, bool]]:

@@ -44,6 +44,8 @@ _OWNERS = frozenset(["tenant", "org", "organization", "workspace", "business"])
 """Whose prompt it is: all who ask one of them share its text."""
 TEXT_FLOOR = 128
 """The same where code does not show that the text is system text, and for numbers that count."""
+_PART = 4
+"""Times the text behind a place that all share which stands ahead of it, from which on little is lost."""
 _CODE = (".py", ".pyw", ".ipynb")
 """Endings of files in which a text may be anything; a template is there to be sent."""
 _NEVER_ASKED = frozenset(["clock", "date", "age", "random"])
@@ -276,7 +278,7 @@ def _costs(place: Place) -> bool:
     Facts that stay for as long as a process runs, and the order of a folder that nobody writes to, are the same in all
     requests of a server; what a command prints is told at the start of a session on purpose. Outside system text only
     clocks count, and in a template fresh ids: what else changes there is what the request is about, and behind a system
-    text what happened in its course. What is made for a session costs only what other sessions would share behind it.
+    text what happened in its course. How many requests an object serves that holds a value is not shown: often all.
     """
     kind, origin = place.origin.kind, place.origin
     if kind == "environment" or _is_listing(place) or _is_somewhere(place):
@@ -287,7 +289,7 @@ def _costs(place: Place) -> bool:
         first = place.prompt.messages[0].role == place.role
         told = kind in _NEVER_ASKED - {"random"} and first and place.shared >= TEXT_FLOOR and _speaks(place)
         return told and not _is_behind_unknown(place)
-    if (origin.frozen and place.shared < SHARED_FLOOR) or (is_once(place) and place.shared < place.before):
+    if is_once(place) or (origin.frozen and place.shared < SHARED_FLOOR):
         return False
     if place.role == "tools":
         return True
@@ -313,11 +315,18 @@ def _is_last(place: Place) -> bool:
     """
     if place.history or place.behind >= place.before or place.origin.kind == "age":
         return False
+    if _PART * place.shared < place.before and _is_asked(place):  # a request without turns, most of which is shared
+        return True
     if len(place.prompt.messages) == 1 and not place.cut:
         return True
     if _around(place)[1].message > 0:  # what changes has a system message of its own, behind the one that stays
         return True
     return _behind_in_message(place) < CONTENT_FLOOR
+
+
+def _is_asked(place: Place) -> bool:
+    """Tell whether the source shows a request whole, with what it asks: no conversation follows."""
+    return bool(place.prompt.messages) and place.prompt.messages[-1].role == "user"
 
 
 def _behind_in_message(place: Place) -> float:
