@@ -45,7 +45,9 @@ _OWNERS = frozenset(["tenant", "org", "organization", "workspace", "business"])
 TEXT_FLOOR = 128
 """The same where code does not show that the text is system text, and for numbers that count."""
 _PART = 4
-"""Times the text behind a place that all share which stands ahead of it, from which on little is lost."""
+"""Times the text behind a place that stands ahead of it, from which on a small part of a request is lost."""
+LARGE = 256
+"""Static tokens behind a place that are worth telling of however much stands ahead: sixteen blocks of vLLM."""
 _CODE = (".py", ".pyw", ".ipynb")
 """Endings of files in which a text may be anything; a template is there to be sent."""
 _NEVER_ASKED = frozenset(["clock", "date", "age", "random"])
@@ -315,8 +317,8 @@ def _is_last(place: Place) -> bool:
     """
     if place.history or place.behind >= place.before or place.origin.kind == "age":
         return False
-    if _PART * place.shared < place.before and _is_asked(place):  # a request without turns, most of which is shared
-        return True
+    if place.shared < min(place.before / _PART, LARGE) and _is_asked(place):
+        return True  # a request without turns, most of which is shared
     if len(place.prompt.messages) == 1 and not place.cut:
         return True
     if _around(place)[1].message > 0:  # what changes has a system message of its own, behind the one that stays
