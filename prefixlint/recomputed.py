@@ -250,11 +250,13 @@ class _Pairing:
     def follow_form(self, ours: _Text, theirs: _Text, prompt: int) -> None:
         """Take the text up to the marks of the chat template that the earlier prompt ends with for its last text.
 
-        It is the same in another form, and no longer than that may be.
+        It is the same in another form, and no longer than that may be: there is none where all old text came again.
         """
         end = prompt
         while end > self.behind and theirs.sizes[end - 1] <= _TRIVIAL:
             end -= 1
+        if not any(index >= self.behind - 1 and theirs.sizes[index] > _TRIVIAL for index in self.unused):
+            return
         marks, left = theirs.keys[end:prompt], _RUN + _FORMS * sum(theirs.sizes[max(0, self.behind - 1) : end])
         for index in range(self.ahead, len(ours.keys)) if marks else ():
             if ours.keys[index : index + len(marks)] == marks:

@@ -266,3 +266,12 @@ def test_what_is_rewritten_ahead_of_the_messages_says_nothing_of_them():
     told = Difference(rewritten=True, begins="where is my train")
     assert lost(new, later, told, shared=0) == 20 + 1 + 4 + 1 + 3 + 1 + 2
     assert lost(new, later, REWRITTEN, shared=0) > lost(new, later, told, shared=0)
+
+
+def test_texts_in_another_order_that_all_come_again_leave_nothing_in_another_form():
+    earlier, later = (
+        ["who", *(part for name in names for part in ("<out>", text(name, 20), "<end>")), "<model>"]
+        for names in ("cba", "abc")
+    )
+    new = [text("x", 9), "<user>", text("y", 9), "<end>", "<model>"]
+    assert lost(earlier, [*later, *new], REWRITTEN) == 20 + 2 + 20 + 2 + 20 + 2
