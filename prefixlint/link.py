@@ -30,6 +30,7 @@ from prefixlint.values import (
     Lit,
     Loop,
     Map,
+    Name,
     Seq,
     Star,
     Template,
@@ -315,13 +316,15 @@ def system(linked: Linked, value: Value, frame: Frame) -> list[Message]:
     return _Messages(linked).read_system(value, frame)
 
 
-def _grows(messages: Var, frame: Frame) -> bool:
-    """Tell whether a loop of a function puts messages behind those that a list is made with."""
-    if not isinstance(bare(messages), Seq):
+def _grows(messages: Value, frame: Frame) -> bool:
+    """Tell whether a loop of a function puts messages behind those of a list, or any method behind an object's."""
+    name = dotted(messages)
+    owned = isinstance(messages, Name) and messages.dotted.startswith(".") and messages.dotted.count(".") > 1
+    if name is None or not (owned or (isinstance(messages, Var) and isinstance(bare(messages), Seq))):
         return False
-    added = (sink for sink in frame.summary.sinks if sink.kind == "call" and sink.loop and sink.func == frame.func)
-    names = (dotted(sink.value.func) for sink in added if isinstance(sink.value, Call))
-    return not {f"{messages.name}.append", f"{messages.name}.extend"}.isdisjoint(names)
+    added = (sink for sink in frame.summary.sinks if sink.kind == "call" and sink.name in ("append", "extend"))
+    here = (sink.value for sink in added if owned or (sink.loop and sink.func == frame.func))
+    return any(isinstance(call, Call) and (dotted(call.func) or "").rpartition(".")[0] == name for call in here)
 
 
 class _Messages:
@@ -343,9 +346,9 @@ class _Messages:
             self.depth -= 1
 
     def _grown(self, value: Value, frame: Frame) -> list[Message]:
-        """Give the messages of a list in another, and behind them a gap if a loop puts more behind them later."""
+        """Give the messages of a list in another, and behind them a gap if more are put behind them later."""
         messages = self.read(value, frame)
-        grows = isinstance(value, Var) and messages and messages[-1].role != HISTORY and _grows(value, frame)
+        grows = not any(message.role == HISTORY for message in messages) and _grows(value, frame)
         return [*messages, Message(HISTORY, (), frame.span(value))] if grows else messages
 
     def _read(self, value: Value, frame: Frame) -> list[Message]:
@@ -383,7 +386,7 @@ class _Messages:
         """Give the message that a value is, a gap if it is none."""
         held, inner = self.linked.resolver.resolve(value, frame)
         if isinstance(held, Star):
-            return self.read(held.value, inner)
+            return self._grown(held.value, inner)
         if isinstance(held, Map):
             return [self._mapping(held, inner)]
         if isinstance(held, Seq) and held.kind == "tuple" and len(held.items) == 2:

@@ -134,12 +134,17 @@ def is_setting(name: str) -> bool:
 _SETTINGS = word_set("config settings cfg conf constants self cls args options opts")
 
 
+_PRESENT = frozenset(["current", "now"])
+"""Words of a time that is no constant however it is written: `{{ CURRENT_TIME }}`."""
+
+
 def named(name: str, label: str | None = None) -> Verdict:
     """Give what a name says."""
     source = volatility.of_name(name)
     if source is None:
         return CONSTANT if is_constant_name(name) else UNKNOWN
-    if source.kind == "static" or is_constant_name(name):
+    present = source.kind == "clock" and not _PRESENT.isdisjoint(name.lower().split("_"))
+    if source.kind == "static" or (is_constant_name(name) and not present):
         return CONSTANT
     return Verdict((Origin(source.kind, source.volatility, label or name, None, "name", weak=source.weak),))
 

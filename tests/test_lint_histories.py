@@ -166,3 +166,68 @@ def test_a_proven_identity_behind_one_that_only_a_name_tells():
     text += "    system = f'session: {session.id}, user: {session.user_name}. ' + RULES\n"
     text += "    client.chat(messages=[{'role': 'system', 'content': system}, *history])\n"
     assert words_of(text, "PFX105") == {"info", "warning"}
+
+
+@pytest.mark.parametrize(
+    ("name", "fires"), [("CURRENT_TIME", True), ("NOW", True), ("BUILD_TIME", False), ("RULES", False)]
+)
+def test_the_present_time_is_no_constant_however_it_is_written(name, fires):
+    text = f"You help at a rowing club. It is {{{{ {name} }}}}.\n{RULES}\n"
+    assert ("PFX101" in codes({"prompts/system.j2": text})) is fires
+
+
+BEHIND = "{'role': 'system', 'content': RULES}, {'role': 'user', 'content': asked}"
+
+
+@pytest.mark.parametrize(
+    ("made", "word"),
+    [
+        (f"[*history, {BEHIND}]", "warning"),
+        (f"[*(messages or []), {BEHIND}]", "warning"),
+        (f"[{BEHIND}, *history]", None),
+    ],
+)
+def test_a_system_text_behind_the_history_that_a_function_puts_there(made, word):
+    text = f"RULES = {RULES!r}\ndef make(asked, history, messages=None):\n    return {made}\n"
+    text += "def ask(client, asked, history):\n    return client.chat(messages=make(asked, history))\n"
+    assert words_of(text, "PFX203") == ({word} if word else set())
+
+
+@pytest.mark.parametrize(
+    ("call", "word"), [("calls[done]", {"warning"}), ("done.result().call", {"warning"}), ("calls[0]", set())]
+)
+def test_results_of_futures_stand_in_the_order_in_which_they_are_done(call, word):
+    text = "from concurrent.futures import as_completed\ndef answers(pool, asked):\n"
+    text += "    calls = {pool.submit(run, each): each for each in asked}\n    messages = []\n"
+    text += f"    for done in as_completed(calls):\n        call = {call}\n"
+    text += "        messages.append({'role': 'tool', 'tool_call_id': call.id, 'content': done.result()})\n"
+    assert words_of(text + "    return messages\n", "PFX408") == word
+
+
+@pytest.mark.parametrize(
+    ("sent", "name", "word"),
+    [
+        ("[SYSTEM] + self.messages", "trim", "error"),
+        ("[SYSTEM, *self.messages]", "trim", "error"),
+        ("[SYSTEM, *self.messages]", "compact", "info"),  # it may happen once in a long while
+        ("self.messages", "trim", "info"),
+        ("[SYSTEM, *self.others]", "trim", "info"),
+    ],
+)
+def test_the_oldest_message_goes_from_behind_a_system_text(sent, name, word):
+    text = f"SYSTEM = {{'role': 'system', 'content': {RULES!r}}}\nclass Rover:\n    def {name}(self):\n"
+    text += "        while len(self.messages) > 60:\n            self.messages.pop(0)\n"
+    text += f"    def act(self, client):\n        return client.chat(messages={sent})\n"
+    assert words_of(text, "PFX402") == {word}
+
+
+@pytest.mark.parametrize(
+    ("more", "word"), [("self.history.append(reply)", "error"), ("self.other.append(reply)", "info")]
+)
+@pytest.mark.parametrize("sent", ["[system, *self.history]", "[system] + self.history"])
+def test_a_list_of_an_object_that_a_method_adds_to_goes_on(sent, more, word):
+    text = "class Desk:\n    def __init__(self):\n        self.history = []\n        self.used = 0\n"
+    text += "    def step(self, client):\n        text = f'Used: {self.used} tokens. You sort letters. Be brief.'\n"
+    text += f"        system = {{'role': 'system', 'content': text}}\n        reply = client.chat(messages={sent})\n"
+    text += f"        self.used += reply.tokens\n        {more}\n"
+    assert words_of(text, "PFX107") == {word}

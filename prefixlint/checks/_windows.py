@@ -314,9 +314,21 @@ def _taken_out(context: Context) -> Iterator[Hit]:
             continue
         oldest = isinstance(key, Const) and type(key.value) is int and key.value >= 0
         if sink.loop and oldest and target is not None and holds_messages(target):
-            behind_system = isinstance(key, Const) and key.value == 1
-            costs = behind_system and not sink.aside and _sends(summary)
+            behind_system = isinstance(key, Const) and key.value == 1 and _sends(summary)
+            first = isinstance(key, Const) and key.value == 0 and not words(sink.func) & CONDENSED
+            costs = not sink.aside and (behind_system or (first and _is_sent_behind_system(context, summary, target)))
             yield frame.span(call), _MOVES, Severity.ERROR if costs else Severity.INFO
+
+
+def _is_sent_behind_system(context: Context, summary: Summary, target: Value) -> bool:
+    """Tell whether a file sends a list behind a system text that stays: `[system, *self.messages]`."""
+    for other, sink, frame in sinks(context, "messages"):
+        parts = _parts(sink.value) if other is summary else ()
+        lists = [part.value if isinstance(part, Star) else part for part in parts]
+        for number, part in enumerate(lists):
+            if dotted(part) == (dotted(target) or "?") and _is_led(context, parts[:number], frame):
+                return True
+    return False
 
 
 def _sends(summary: Summary) -> bool:

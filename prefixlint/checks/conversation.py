@@ -33,6 +33,7 @@ from prefixlint.values import (
     Attr,
     Call,
     Const,
+    Either,
     Elem,
     Field,
     Item,
@@ -83,7 +84,8 @@ def _moving_block(context: Context) -> Iterator[Hit]:
                     and fixed
                 ):
                     # what is added to a list may be kept there, so that it never moves again
-                    fresh = _holds(prompt.span, message.span) and not _is_added(context, message.span)
+                    written = _holds(prompt.span, message.span) or _is_listed(context, message.span)
+                    fresh = written and not _is_added(context, message.span)
                     yield message.span, _BEHIND, Severity.WARNING if fresh else Severity.INFO
 
 
@@ -93,6 +95,12 @@ _BEHIND = "constant system text stands behind the history, so it moves on each t
 
 def _is_added(context: Context, span: Span) -> bool:
     return any(_holds(frame.span(sink.value), span) for _, sink, frame in sinks(context, "call") if sink.name in _ADDS)
+
+
+def _is_listed(context: Context, span: Span) -> bool:
+    """Tell whether text is written into a list of messages that goes on with a conversation, and is kept nowhere."""
+    given = ((sink.value, frame) for _, sink, frame in sinks(context, "messages") if not sink.name)
+    return any(_holds(frame.span(value), span) and _with_history(value) for value, frame in given)
 
 
 def _holds(outer: Span, inner: Span) -> bool:
@@ -272,7 +280,8 @@ def _with_history(messages: Value) -> bool:
     """Tell whether a list of messages goes on with a conversation, so that the next request holds the newest again."""
     held = bare(messages)
     parts = held.items if isinstance(held, Seq) else held.parts if isinstance(held, Join) else ()
-    lists = (part.value if isinstance(part, Star) else part for part in parts)
+    lists = [part.value if isinstance(part, Star) else part for part in parts]
+    lists += [option for part in lists if isinstance(part, Either) for option in part.options]
     return any(holds_messages(part) or gives_messages(part) for part in lists)
 
 
@@ -400,7 +409,9 @@ def _loop_of(value: Value) -> Value | None:
         held = bare(value)
         if isinstance(held, Elem):
             return bare(held.source)
-        if isinstance(held, (Attr, Item)):
+        if isinstance(held, Item) and isinstance(bare(held.key), Elem):  # `calls[future]`
+            value = held.key
+        elif isinstance(held, (Attr, Item)):
             value = held.base
         elif isinstance(held, Call):
             value = held.func.base if isinstance(held.func, Attr) else held
