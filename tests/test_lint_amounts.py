@@ -88,6 +88,14 @@ def test_who_asks_costs_nothing_as_long_as_a_time_stands_ahead(ahead, word):
     assert {each.severity.word for each in found if each.rule.code == "PFX105"} == {word}
 
 
+def test_a_name_costs_its_users_own_conversation_nothing():
+    text = f'def f(user_name, history, q):\n    return client.chat(messages=[{{"role": "system", "content": f"You serve {{user_name}}. {LONG}"}}, *history, {ASK}])\n'
+    found, _ = findings({"a.py": text})
+    (said,) = (each.message for each in found if each.rule.code == "PFX105")
+    assert said.endswith("are recomputed for each user")
+    assert "conversation" not in said
+
+
 def test_what_an_object_holds_is_lost_once_for_each():
     made = f'        self.text = f"It is {{datetime.now()}}. {LONG}"\n'
     sent = f'        return client.chat(messages=[{{"role": "system", "content": self.text}}, *self.history, {ASK}])\n'

@@ -126,6 +126,13 @@ def test_a_window_of_a_side_call_is_meant_to_be_one(function, kept, word):
     assert levels({"a.py": text}, "PFX402") == {word}
 
 
+@pytest.mark.parametrize("number", [4, 20])
+@pytest.mark.parametrize(("given", "constant"), [("", "LAST = {}\n"), (", LAST={}", "")])
+def test_a_window_keeps_what_its_constant_or_default_says(given, constant, number):
+    text = f'{constant}def chat(history, q{given}):\n    return [{{{{"role": "system", "content": "{RULES}"}}}}, *history[-LAST:], {ASK.replace("{", "{{").replace("}", "}}")}]\n'
+    assert levels({"a.py": text.format(number)}, "PFX402") == {"info" if number == 4 else "error"}
+
+
 RESULTS = """from concurrent.futures import as_completed
 
 def run(calls, pool, messages):

@@ -41,6 +41,7 @@ from prefixlint.values import (
     Loop,
     Map,
     Name,
+    Op,
     Param,
     Seq,
     Slice,
@@ -83,7 +84,7 @@ def _in_list(context: Context, summary: Summary, sink: Sink, frame: Frame) -> It
     for number, found, inner in tails if len(parts) > 1 else ():
         if has_rest(sink.value, found):
             continue
-        costs = not kept and number_of(found) not in _EXCHANGES and not _is_condensed(sink, parts)
+        costs = not kept and not _is_few(context, found, inner) and not _is_condensed(sink, parts)
         if any(_is_first_of(part, found) for part in parts[:number]):
             sent = any(other.kind == "messages" and not other.name for other in summary.sinks)
             costs = costs and (sent or _sends(summary))
@@ -148,7 +149,7 @@ def _beside_system(context: Context) -> Iterator[Hit]:
         stays = _lasts(link.system(context.linked, texts[0], frame))
         for found in tails:
             made = last_name(sink.value)[:1].isupper()  # an object that holds both: who sends them is not shown
-            costs = stays and not made and number_of(found) not in _EXCHANGES
+            costs = stays and not made and not _is_few(context, found, inner)
             yield inner.span(found), _MOVES, Severity.ERROR if costs else Severity.INFO
 
 
@@ -198,6 +199,19 @@ _MEMORY = 3
 """Exchanges that a small memory of a framework keeps."""
 _EXCHANGES = range(1, 2 * _MEMORY + 1)
 """Messages of as many exchanges: what is kept of so few is no window over a conversation, or one meant to be."""
+
+
+def _is_few(context: Context, tail: Slice, frame: Frame) -> bool:
+    """Tell whether a slice keeps few messages, by a number, a constant or what a parameter is unless a caller says."""
+    number = number_of(tail)
+    lower = bare(tail.lower) if tail.lower is not None else None
+    if isinstance(lower, Op) and len(lower.operands) == 1:
+        held, inner = context.linked.resolver.resolve(lower.operands[0], frame)
+        function = inner.summary.functions.get(held.func) if isinstance(held, Param) else None
+        if isinstance(held, Param) and function is not None:
+            held = bare(dict(function.defaults).get(held.name, held))
+        number = held.value if isinstance(held, Const) and isinstance(held.value, int) else None
+    return number in _EXCHANGES
 
 
 def _flat(value: Join, depth: int = 0) -> tuple[Value, ...]:

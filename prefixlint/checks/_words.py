@@ -55,7 +55,10 @@ def at_risk(place: Place) -> int:
 
 
 def _goes_on(place: Place) -> bool:
-    """Tell whether a conversation may follow: a request that the source shows whole, with its question, has none."""
-    if not place.open_ended or is_once(place):
+    """Tell whether a conversation may follow: a request that the source shows whole, with its question, has none.
+
+    One that is the user's own no other user shares: a name in front of it costs it nothing.
+    """
+    if not place.open_ended or is_once(place) or place.origin.kind == "identity":
         return False
     return place.history or not place.prompt.messages or place.prompt.messages[-1].role not in ("user", "tool")
