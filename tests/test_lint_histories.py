@@ -69,6 +69,13 @@ def test_a_store_keeps_another_text_than_the_one_sent(messages, kept, fires):
     assert words_of(text, "PFX404") == ({"error"} if fires else set())
 
 
+def test_what_the_model_said_may_be_quoted_in_what_it_is_asked_next():
+    text = "def f(self, chat, text, history, client):\n    sent = f'It is {clock()}. Judge this answer: {text}'\n"
+    text += "    client.messages.create(messages=history + [{'role': 'user', 'content': sent}])\n"
+    text += f"    {KEPT.replace('user', 'assistant').replace('@', 'text')}\n"
+    assert words_of(text, "PFX404") == set()
+
+
 @pytest.mark.parametrize("kept", ["sorted(tools, key=lambda t: t['name'])", "sorted(tools, key=by_name)"])
 def test_tools_that_a_function_gives_back_sorted_have_an_order(kept):
     text = "import asyncio\nasync def collect(tasks):\n    tools = []\n    done, _ = await asyncio.wait(tasks)\n"

@@ -249,7 +249,7 @@ _THOUGHTS = frozenset(["thinking", "redacted_thinking", "reasoning"])
 
 
 def _ephemeral(context: Context) -> Iterator[Hit]:
-    stored: dict[tuple[str, str], list[Value]] = {}
+    stored: dict[tuple[str, str], list[Map]] = {}
     kept_whole: set[int] = set()  # what is appended is stored as it stands
     for summary, sink, _ in sinks(context, "call"):
         call = sink.value
@@ -257,7 +257,7 @@ def _ephemeral(context: Context) -> Iterator[Hit]:
             item, target = bare(call.args[-1]), receiver(call)
             kept_whole.add(id(item))
             if isinstance(item, Map) and target and is_called(target, _KEEPERS) and "content" in entries(item):
-                stored.setdefault((summary.path, sink.func), []).append(entries(item)["content"])
+                stored.setdefault((summary.path, sink.func), []).append(item)
     for summary, sink, frame in sinks(context, "messages", "store"):
         for part in _sent_parts(sink.value) if sink.kind == "store" else walk(sink.value):
             if not isinstance(part, Map) or "content" not in entries(part):
@@ -265,7 +265,10 @@ def _ephemeral(context: Context) -> Iterator[Hit]:
             sent = entries(part)["content"]
             if not isinstance(bare(sent), Join) or id(part) in kept_whole:
                 continue
-            for kept in stored.get((summary.path, sink.func), ()):
+            for message in stored.get((summary.path, sink.func), ()):
+                kept = entries(message)["content"]
+                if not _may_be_one(message, part):
+                    continue  # what the model said, quoted in what it is asked next
                 if dotted(kept) in (None, dotted(sent)):
                     continue  # the one name, with what it holds in each case
                 whole = sink.kind == "messages" and _with_history(sink.value)
@@ -274,6 +277,12 @@ def _ephemeral(context: Context) -> Iterator[Hit]:
                         frame.span(part),
                         "the text sent is not the text stored: on the next turn this message differs",
                     )
+
+
+def _may_be_one(stored: Map, sent: Map) -> bool:
+    """Tell whether a message that is kept and one that is sent may be the same: both are of one role."""
+    roles = [text_of(entries(message).get("role")) for message in (stored, sent)]
+    return None in roles or roles[0] == roles[1]
 
 
 def _with_history(messages: Value) -> bool:
