@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from prefixlint.bodies import common_prefix
 from prefixlint.families import head_lines, without_digits
@@ -76,16 +77,23 @@ class Template:
     gaps: list[tuple[int, int, bool]] = field(default_factory=list)
     empty: set[int] = field(default_factory=set)
     """Beginnings of slots in which some text has nothing."""
+    kinds: frozenset[str] = frozenset()
+    """Kinds of values that slots hold."""
     _pieces: list[str] = field(default_factory=list)
     _labels: list[str] = field(default_factory=list)
 
     def learn(self, other: str, wanted: Wanted) -> None:
         """Compare with another text of the template; differences of these kinds are slots."""
+        self.kinds = wanted.kinds
         for place, stop, other_stop in _spans.spans(self.text, other, _MOST):
             last = stop == len(self.text) and other_stop == len(other)
             if wanted.end and place.kind in FREE and not (place.before and place.after):
                 last = is_last_line(self.text[stop:]) and is_last_line(other[other_stop:])
             begin, end = stop - len(place.before), stop
+            if place.kind not in wanted.kinds and wanted.end is None:
+                begin, end = self._line_apart(begin, end, place.after, wanted)
+                if begin == end and not place.after:
+                    continue
             slot = wanted.takes(place.kind, self.text, begin, last=last)
             if slot and place.kind in FREE and not (place.before and place.after):
                 slot = not _is_ordered(place.before or place.after, wanted.others)
@@ -93,11 +101,33 @@ class Template:
                 begin, end = self._widened(begin, end)
             if not slot and any(held and begin <= a and b <= end and a < b for a, b, held in self.gaps):
                 if place.after or not self._is_passage(begin, end, most=1 if wanted.kinds <= _DATA else _PASSAGE):
-                    continue  # the other text has nothing like the slot, so it does not tell where the slot ends
+                    # the other text has nothing like the slot, so it does not tell where the slot ends
+                    within = [(a, b) for a, b, held in self.gaps if held and begin <= a and b <= end]
+                    self.empty |= {a for a, b in within if self._is_line(a, b)}
+                    continue
                 slot = True
             if slot and not (place.before and place.after):
                 self.empty.add(begin)
             self._add(begin, end, slot=slot)
+
+    def _line_apart(self, begin: int, end: int, other: str, wanted: Wanted) -> tuple[int, int]:
+        """Take a line at an edge of a difference that is there for a value as a slot; give what is left."""
+        own = self.text[begin:end]
+        for last in (True, False):
+            one, two = (_edge(text, last=last) for text in (own, other))
+            kinds = [_values.kind_of_line(line) for line in (one, two)]
+            if kinds[0] in wanted.kinds and (other or one != own):
+                size = len(one)
+            elif kinds[1] in wanted.kinds and own.endswith("\n"):
+                size = 0
+            else:
+                continue
+            at, stop = (end - size, end) if last else (begin, begin + size)
+            if not wanted.kinds.issuperset(kinds):
+                self.empty.add(at)
+            self._add(at, stop, slot=True)
+            return (begin, at) if last else (stop, end)
+        return begin, end
 
     def _is_passage(self, begin: int, end: int, *, most: int) -> bool:
         """Tell whether a text is a line or some, in which only slots change: a text without it lacks it as a whole."""
@@ -137,8 +167,32 @@ class Template:
 
     @property
     def is_clear(self) -> bool:
-        """Whether something stands between any two gaps, so that it is known where one ends."""
-        return all(self._pieces[1:-1])
+        """Whether it is known where each gap ends: by what stands behind it, or as it touches a slot that is a line."""
+        inner = self._pieces[1:-1]
+        if any(not one and not two for one, two in pairwise(inner)):
+            return False
+        return all(piece or self._line_of(gaps) >= 0 for piece, gaps in zip(inner, pairwise(self.gaps), strict=True))
+
+    def _is_line(self, begin: int, end: int) -> bool:
+        """Tell whether a slot is a line that is there for its value."""
+        line = self.text[begin:end]
+        return line.endswith("\n") and line.count("\n") == 1 and _values.kind_of_line(line) in self.kinds
+
+    def _line_of(self, gaps: tuple[tuple[int, int, bool], tuple[int, int, bool]]) -> int:
+        """Say which of two gaps that touch is a slot that is a line, the other one being no slot; -1 for neither."""
+        lines = [slot and self._is_line(begin, end) for begin, end, slot in gaps]
+        slots = [slot for _, _, slot in gaps]
+        return lines.index(True) if sum(slots) == sum(lines) == 1 else -1
+
+    def _shared_out(self, value: str, gaps: tuple[tuple[int, int, bool], tuple[int, int, bool]]) -> tuple[str, str]:
+        """Share what stands in two gaps that touch: to the slot the line at its side, if it is of its kind."""
+        lines = value.splitlines(keepends=True)
+        second = self._line_of(gaps) == 1
+        line = (lines[-1] if second else lines[0]) if lines else ""
+        if _values.kind_of_line(line) not in self.kinds:
+            line = ""
+        rest = value[: len(value) - len(line)] if second else value[len(line) :]
+        return (rest, line) if second else (line, rest)
 
     @property
     def slots(self) -> int:
@@ -174,14 +228,19 @@ class Template:
         head, tail = self._pieces[0], self._pieces[-1]
         if not text.startswith(head) or not text.endswith(tail) or len(text) < len(head) + len(tail):
             return None
-        at, stop, found = len(head), len(text) - len(tail), []
-        for piece in self._pieces[1:-1]:
-            here = text.find(piece, at, stop)
+        at, stop, found = len(head), len(text) - len(tail), list[str]()
+        touch: int | None = None  # the gap that touches the next one
+        for number, piece in enumerate((*self._pieces[1:-1], None)):
+            if piece == "" and touch is None:
+                touch = number
+                continue
+            here = stop if piece is None else text.find(piece, at, stop)
             if here < 0:
                 return None
-            found.append(text[at:here])
-            at = here + len(piece)
-        return [*found, text[at:stop]]
+            value = text[at:here]
+            found += [value] if touch is None else self._shared_out(value, (self.gaps[touch], self.gaps[number]))
+            at, touch = here + len(piece or ""), None
+        return found
 
     def _label(self, start: int, begin: int) -> str:
         """Say what a value is by what stands before it in its line, from the value before on: that one changes."""
@@ -203,6 +262,14 @@ class Template:
         if little and sum(stay.values()) <= _ALIKE * size:
             return False
         return sum(n for line, n in stay.items() if line in here) >= _STAYS * sum(stay.values())
+
+
+def _edge(text: str, *, last: bool) -> str:
+    """Give the last line of a text, or the first one; nothing where that is no whole line."""
+    if not text.endswith("\n"):
+        return ""
+    lines = text.splitlines(keepends=True)
+    return lines[-1] if last else lines[0]
 
 
 def _is_ordered(text: str, others: frozenset[str]) -> bool:
