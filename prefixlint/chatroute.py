@@ -144,7 +144,7 @@ def _vllm_message(message: JsonObject, content_as: ContentFormat) -> JsonObject:
     result: JsonObject = {"role": role, "content": content}
     if role == "assistant":
         if message.get("tool_calls"):
-            result["tool_calls"] = [_vllm_call(call) for call in _calls(message)]
+            result["tool_calls"] = [_vllm_call(call) for call in _listed(message["tool_calls"])]
         reasoning = _first(message, "reasoning", "reasoning_content", "thinking")
         if reasoning is not None:
             result["reasoning"] = result["reasoning_content"] = reasoning
@@ -161,10 +161,9 @@ def _vllm_message(message: JsonObject, content_as: ContentFormat) -> JsonObject:
     return result
 
 
-def _calls(message: JsonObject) -> list[Any]:
-    calls = message["tool_calls"]
+def _listed(calls: Any) -> list[Any]:
     if not isinstance(calls, list):
-        raise TemplateRefusedError("a message's tool calls are no list", slug="bad-tool-call")
+        raise TemplateRefusedError("tool_calls is no list", slug="bad-tool-call")
     return calls
 
 
@@ -204,9 +203,7 @@ def _sglang_message(message: JsonObject, content_as: ContentFormat) -> JsonObjec
 
 
 def _sglang_calls(calls: Any) -> list[JsonObject]:
-    if not isinstance(calls, list):
-        raise TemplateRefusedError("tool_calls is no list", slug="bad-tool-call")
-    return [_sglang_call(call) for call in calls]
+    return [_sglang_call(call) for call in _listed(calls)]
 
 
 def _sglang_call(call: Any) -> JsonObject:

@@ -70,10 +70,8 @@ def examine(path: Path, shown: str, rules: Mapping[str, Rule]) -> Iterator[Findi
             else:
                 skipped.append(item)
 
-    observer = logrules.Observer()
     try:
-        for row, request in enumerate(requests()):
-            observer.see(request, row)
+        observer = logrules.observed(requests())
         for finding in observer.findings(rules):
             yield as_finding(finding, shown)
         if observer.fault is not None:

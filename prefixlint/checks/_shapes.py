@@ -136,6 +136,11 @@ def gives_messages(value: Value) -> bool:
 _GIVES = frozenset(["get", "load", "fetch", "read", "list", "recent", "stored"])
 
 
+def unstarred(part: Value) -> Value:
+    """Give an element of a list; of `*items` the list that is put there."""
+    return part.value if isinstance(part, Star) else part
+
+
 def number_of(tail: Slice) -> int | None:
     """Give how many elements a slice of the last ones keeps, None where it is not a number."""
     lower = bare(tail.lower) if tail.lower is not None else None

@@ -20,6 +20,7 @@ from prefixlint.checks._shapes import (
     passed_on,
     receiver,
     sinks,
+    unstarred,
     words_of,
 )
 from prefixlint.findings import Severity
@@ -96,7 +97,7 @@ def _in_list(context: Context, summary: Summary, sink: Sink, frame: Frame) -> It
 def _given_tails(context: Context, parts: Iterable[Value], frame: Frame) -> Iterator[tuple[int, Slice, Frame]]:
     """Give the windows that functions of the project give back, with the frames that they stand in."""
     for number, part in enumerate(parts):
-        call = bare(part.value if isinstance(part, Star) else part)
+        call = bare(unstarred(part))
         if isinstance(call, Call):
             held, inner = context.linked.resolver.resolve(call, frame)
             if isinstance(held, Slice):
@@ -113,7 +114,7 @@ def _parts(value: Value) -> tuple[Value, ...]:
 def _tails(parts: Iterable[Value]) -> Iterator[tuple[int, Slice]]:
     """Give slices that keep the last elements of a conversation, with the number of the part that holds them."""
     for number, part in enumerate(parts):
-        inner = bare(part.value if isinstance(part, Star) else part)
+        inner = bare(unstarred(part))
         if not makes_message(inner) and not (isinstance(inner, Loop) and not _gives_messages(inner)):
             yield from ((number, found) for found in moving_slices(inner))
 
@@ -338,8 +339,7 @@ def _is_sent_behind_system(context: Context, summary: Summary, target: Value) ->
     """Tell whether a file sends a list behind a system text that stays: `[system, *self.messages]`."""
     for other, sink, frame in sinks(context, "messages"):
         parts = _parts(sink.value) if other is summary else ()
-        lists = [part.value if isinstance(part, Star) else part for part in parts]
-        for number, part in enumerate(lists):
+        for number, part in enumerate(map(unstarred, parts)):
             if dotted(part) == (dotted(target) or "?") and _is_led(context, parts[:number], frame):
                 return True
     return False

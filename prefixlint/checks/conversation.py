@@ -20,6 +20,7 @@ from prefixlint.checks._shapes import (
     receiver,
     report,
     sinks,
+    unstarred,
 )
 from prefixlint.checks._windows import CONDENSED, windows
 from prefixlint.findings import Finding, Rule, Severity
@@ -46,7 +47,6 @@ from prefixlint.values import (
     Param,
     Seq,
     Slice,
-    Star,
     Value,
     Var,
     bare,
@@ -289,7 +289,7 @@ def _with_history(messages: Value) -> bool:
     """Tell whether a list of messages goes on with a conversation, so that the next request holds the newest again."""
     held = bare(messages)
     parts = held.items if isinstance(held, Seq) else held.parts if isinstance(held, Join) else ()
-    lists = [part.value if isinstance(part, Star) else part for part in parts]
+    lists = [*map(unstarred, parts)]
     lists += [option for part in lists if isinstance(part, Either) for option in part.options]
     return any(holds_messages(part) or gives_messages(part) for part in lists)
 

@@ -37,6 +37,7 @@ __all__ = [
     "check",
     "compare",
     "differences",
+    "observed",
     "shown",
 ]
 
@@ -50,10 +51,15 @@ def check(
     masked: Redactor | None = None,
 ) -> list[LogFinding]:
     """Give the findings of a log whose requests come in order; `masked` hides what must not be shown."""
+    return observed(requests).findings(rules, masked)
+
+
+def observed(requests: Iterable[Request | Skip]) -> Observer:
+    """Give what has seen a log whose requests come in order."""
     observer = Observer()
     for row, request in enumerate(item for item in requests if isinstance(item, Request)):
         observer.see(request, row)
-    return observer.findings(rules, masked)
+    return observer
 
 
 def compare(earlier: Request, later: Request, *, turn: bool | None = True) -> list[Hit]:
@@ -149,7 +155,7 @@ class Observer:
             self._causes.pair(family, track, same=track is not None)
             if hits:
                 self._causes.add(earlier, here, hits, row=row, family=family, track=track)
-            if any(hit.code == "PFX203" for hit in hits) and _end_alike(earlier, here):
+            if any(hit.code == "PFX203" for hit in hits) and _heads.end_alike(earlier, here):
                 self._ended[family] = here
         self._causes.seen(here, row)
         self._tracks.pack()
@@ -157,9 +163,9 @@ class Observer:
     def _like(self, sibling: View | None, here: View, family: int) -> View | None:
         """Give another sibling where only that one ends as a request does: some conversations end so, and some not."""
         ended = self._ended.get(family)
-        if ended is None or ended.namespace != here.namespace or not _end_alike(ended, here):
+        if ended is None or ended.namespace != here.namespace or not _heads.end_alike(ended, here):
             return sibling
-        return sibling if sibling is not None and _end_alike(sibling, here) else ended
+        return sibling if sibling is not None and _heads.end_alike(sibling, here) else ended
 
     def taken(self, request: Request, row: int, family: int) -> Taken:
         """Take a request apart, to be seen later by `see_taken`: while it is new this is quicker, and it keeps less."""
@@ -183,12 +189,6 @@ class Observer:
     def findings(self, rules: Mapping[str, Rule], masked: Redactor | None = None) -> list[LogFinding]:
         """Give what the requests seen so far show, for the rules that are wanted."""
         return self._causes.findings(rules, redact.shown() if masked is None else masked)
-
-
-def _end_alike(earlier: View, later: View) -> bool:
-    """Tell whether two requests end with the same message."""
-    one, two = earlier.messages[-1:], later.messages[-1:]
-    return bool(one and two) and one[0].key == two[0].key
 
 
 def _placed(hit: Hit, view: View) -> Hit:

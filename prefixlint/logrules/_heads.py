@@ -447,15 +447,21 @@ def opening(earlier: View, later: View) -> Iterator[Hit]:
         yield Hit(code, place.kind, rank, where, key, what, place.before, place.after, same=False, tail=behind, sure=2)
 
 
+def end_alike(earlier: View, later: View) -> bool:
+    """Tell whether two requests end with the same message."""
+    one, two = earlier.messages[-1:], later.messages[-1:]
+    return bool(one and two) and one[0].key == two[0].key
+
+
 def ending(earlier: View, later: View) -> Iterator[Hit]:
     """Compare what siblings end with: a message that is the same in both could be had where both begin."""
-    one, two = (view.messages[-1:] for view in (earlier, later))
-    if len(later.messages) < 2 or len(earlier.messages) < 2 or one[0].key != two[0].key:
+    if len(later.messages) < 2 or len(earlier.messages) < 2 or not end_alike(earlier, later):
         return
-    role, text = two[0].said.role, two[0].said.text
+    last = later.messages[-1]
+    role, text = last.said.role, last.said.text
     if role == "assistant" or len(text) < _ENDING or earlier.messages[0].key == later.messages[0].key:
         return
-    where = At(two[0].path, 0, None, None)
+    where = At(last.path, 0, None, None)
     what = f"the same {role} message is moved behind the history on each turn"
     rank, key = (2, len(later.messages) - 1, 0), ("PFX203", role)
     yield Hit("PFX203", "moves", rank, where, key, what, f"{role}: {text}", "", same=False, tail=len(text))

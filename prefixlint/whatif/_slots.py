@@ -114,7 +114,7 @@ class Template:
         """Take a line at an edge of a difference that is there for a value as a slot; give what is left."""
         own = self.text[begin:end]
         for last in (True, False):
-            one, two = (_edge(text, last=last) for text in (own, other))
+            one, two = (_edge(text, last=last) if text.endswith("\n") else "" for text in (own, other))
             kinds = [_values.kind_of_line(line) for line in (one, two)]
             if kinds[0] in wanted.kinds and (other or one != own):
                 size = len(one)
@@ -186,9 +186,8 @@ class Template:
 
     def _shared_out(self, value: str, gaps: tuple[tuple[int, int, bool], tuple[int, int, bool]]) -> tuple[str, str]:
         """Share what stands in two gaps that touch: to the slot the line at its side, if it is of its kind."""
-        lines = value.splitlines(keepends=True)
         second = self._line_of(gaps) == 1
-        line = (lines[-1] if second else lines[0]) if lines else ""
+        line = _edge(value, last=second)
         if _values.kind_of_line(line) not in self.kinds:
             line = ""
         rest = value[: len(value) - len(line)] if second else value[len(line) :]
@@ -265,11 +264,9 @@ class Template:
 
 
 def _edge(text: str, *, last: bool) -> str:
-    """Give the last line of a text, or the first one; nothing where that is no whole line."""
-    if not text.endswith("\n"):
-        return ""
+    """Give the last line of a text, or the first one."""
     lines = text.splitlines(keepends=True)
-    return lines[-1] if last else lines[0]
+    return lines[-1 if last else 0] if lines else ""
 
 
 def _is_ordered(text: str, others: frozenset[str]) -> bool:
